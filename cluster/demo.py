@@ -1,0 +1,141 @@
+"""The whole road once: run a job, serve its bundle, send real requests, print one table."""
+
+import json
+import os
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.console import Console
+
+from cluster.process import owned_process, run_to_end
+from cluster.summary import build_summary, render_summary
+from cluster.traffic import TrafficFigures, send_texts, wait_until_healthy
+from pipeline.contract.errors import ConfigError
+from pipeline.contract.folder import write_text_atomically
+from pipeline.contract.shards import Shards, load_shards
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoOptions:
+    """What the demo runs."""
+
+    job_config: Path
+    serve_config: Path
+    sets: tuple[str, ...]
+    is_forced: bool
+    num_requests: int
+
+
+def run_demo(options: DemoOptions) -> None:
+    """Prepare, train, evaluate, export, serve, ask, report; leave only the output folder.
+
+    Raises:
+        CommandError: a stage or the server failed.
+        ConfigError: the serving configuration cannot be used.
+    """
+    console = Console(stderr=True)
+    scratch = tempfile.mkdtemp(prefix="textlane-demo-")
+    # Ray keeps logs and sockets under its temporary folder and never removes them.
+    environ = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": scratch}
+    try:
+        output_dir = _job_output(options, environ)
+        run_to_end(_pipeline_command("run", options), environ=environ)
+        console.print("[bold]serve[/bold]: starting Ray Serve", highlight=False)
+        traffic = _serve_and_ask(options, output_dir, environ)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    summary = build_summary(output_dir, asdict(traffic))
+    write_text_atomically(output_dir / "summary.json", json.dumps(summary, indent=2) + "\n")
+    render_summary(summary, Console())
+
+
+def _pipeline_command(name: str, options: DemoOptions) -> list[str]:
+    command = [sys.executable, "-m", "pipeline", name, "--config", str(options.job_config)]
+    for item in options.sets:
+        command += ["--set", item]
+    if name == "run" and options.is_forced:
+        command.append("--force")
+    return command
+
+
+def _job_output(options: DemoOptions, environ: dict[str, str]) -> Path:
+    """Ask the job's own command where it writes; this package does not know the job schema."""
+    with tempfile.NamedTemporaryFile(dir=environ["RAY_TMPDIR"]) as answer:
+        command = [*_pipeline_command("config", options), "--json"]
+        with owned_process(command, environ=environ, log=Path(answer.name)) as process:
+            status = process.wait()
+        text = Path(answer.name).read_text(encoding="utf-8")
+    if status != 0:
+        raise ConfigError(text.strip().removeprefix("error: "))
+    return Path(json.loads(text)["output_dir"]["value"])
+
+
+def _serve_and_ask(
+    options: DemoOptions, output_dir: Path, environ: dict[str, str]
+) -> TrafficFigures:
+    config, base_url = write_serve_config(options.serve_config, output_dir)
+    texts, labels = _pick_texts(load_shards(output_dir / "shards"), options.num_requests)
+    command = [sys.executable, "-m", "ray.serve.scripts", "run", str(config)]
+    with owned_process(command, environ=environ, log=output_dir / "serve.log") as server:
+        wait_until_healthy(base_url, is_alive=lambda: server.poll() is None)
+        return send_texts(base_url, texts, labels=labels)
+
+
+def write_serve_config(template: Path, output_dir: Path) -> tuple[Path, str]:
+    """Write ``serve.yaml`` for this job's bundle; return it and the address it will answer at.
+
+    The port is the template's, or a free one where that port is taken.
+
+    Raises:
+        ConfigError: the template is not a Ray Serve configuration of one application.
+    """
+    try:
+        config: dict[str, Any] = yaml.safe_load(template.read_text(encoding="utf-8"))
+        http, arguments = config["http_options"], config["applications"][0]["args"]
+        host, port = str(http["host"]), int(http["port"])
+    except (OSError, yaml.YAMLError, KeyError, IndexError, TypeError, ValueError) as error:
+        raise ConfigError(
+            f"not a Ray Serve configuration with http_options and one application: {error!r}",
+            place=str(template),
+        ) from error
+    http["port"] = port if _is_free(host, port) else _free_port(host)
+    arguments["bundle"] = str((output_dir / "bundle").resolve())
+    path = output_dir / "serve.yaml"
+    write_text_atomically(path, yaml.safe_dump(config, sort_keys=False))
+    return path, f"http://{host}:{http['port']}"
+
+
+def _is_free(host: str, port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+def _free_port(host: str) -> int:
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
+
+
+def _pick_texts(shards: Shards, num_requests: int) -> tuple[list[str], Sequence[str] | None]:
+    """Return test texts spread over all lengths, and their labels for a sequence task."""
+    test = shards.split("test")
+    step = max(1, len(test) // num_requests)
+    rows = list(range(0, len(test), step))[:num_requests]
+    # Rows lie short to long in the shards; taken with a stride they come mixed, as in life.
+    rows = [rows[index] for start in range(7) for index in range(start, len(rows), 7)]
+    texts = [test.text(row) for row in rows]
+    if shards.task != "sequence_classification":
+        return texts, None
+    return texts, [shards.labels[int(test.labels(row)[0])] for row in rows]

@@ -1,0 +1,1 @@
+"""What training and serving must agree on; imports neither Ray nor torch."""

@@ -1,0 +1,174 @@
+"""The served folder: manifest, hashes and limits; written by export, read by serving."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from pipeline.contract.errors import AlteredFileError, FolderError, SchemaVersionError
+from pipeline.contract.folder import (
+    atomic_folder,
+    fingerprint,
+    hash_files,
+    read_manifest,
+    verify_files,
+    write_manifest,
+)
+from pipeline.contract.settings import Settings
+from pipeline.contract.tokenization import TextEncoder, TextSettings, load_text_encoder
+
+BUNDLE_SCHEMA_VERSION = 1
+FP32_NAME = "model.onnx"
+INT8_NAME = "model_int8.onnx"
+_PICKLE_ENDINGS = (".pt", ".pth", ".pkl", ".pickle", ".bin", ".joblib", ".npy", ".npz")
+
+
+class Limits(Settings):
+    """What a request may carry; serving refuses more."""
+
+    max_seq_len: int = Field(ge=3)
+    """Tokens of one text, special tokens included; longer texts are cut and marked."""
+    max_text_chars: int = Field(ge=1)
+    """Characters of one text; longer ones are refused."""
+    max_batch_rows: int = Field(ge=1)
+    """Rows of one model run, as checked at export."""
+
+
+class BundleManifest(Settings):
+    """Everything about a bundle that is not in its model files."""
+
+    schema_version: int
+    name: str
+    task: Literal["sequence_classification", "token_classification"]
+    labels: tuple[str, ...] = Field(strict=False, min_length=1)
+    """Label names; position is the index on the last axis of logits."""
+    default_model: Literal["model.onnx", "model_int8.onnx"]
+    """Model file that serving loads unless told otherwise."""
+    opset: int
+    pad_token_id: int
+    max_seq_len: int
+    strip_html: bool
+    text_fingerprint: str
+    """Hash of tokenizer and text settings; serving refuses a bundle where it differs."""
+    limits: Limits
+    quality: dict[str, Any]
+    """Figures of export's checks: ``accuracy`` by model file, sizes, latencies, gate."""
+    provenance: dict[str, Any]
+    """data_hash, config_hash, checkpoint, versions, commit."""
+    files: dict[str, str]
+    """Relative path → sha256 of every other file in the folder."""
+
+    @property
+    def text_settings(self) -> TextSettings:
+        """What decides the ids of a text beside the tokenizer file."""
+        return TextSettings(max_seq_len=self.max_seq_len, strip_html=self.strip_html)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bundle:
+    """A verified bundle."""
+
+    folder: Path
+    manifest: BundleManifest
+
+    @property
+    def version(self) -> str:
+        """Short name of exactly these bytes: job name and 12 digits of the files' hash."""
+        return f"{self.manifest.name}-{fingerprint(self.manifest.files)[:12]}"
+
+    def model_path(self, name: str | None = None) -> Path:
+        """Return the path of a model file, of the default one if None.
+
+        Raises:
+            FolderError: the bundle has no such file.
+        """
+        name = name or self.manifest.default_model
+        if name not in self.manifest.files:
+            known = [file for file in self.manifest.files if file.endswith(".onnx")]
+            raise FolderError(
+                "the bundle has no such model", value=name, remedy=f"It has {', '.join(known)}."
+            )
+        return self.folder / name
+
+    def load_text_encoder(self) -> TextEncoder:
+        """Return the tokenizer of this bundle.
+
+        Raises:
+            AlteredFileError: it does not give the ids that the model was trained with.
+        """
+        encoder = load_text_encoder(self.folder, self.manifest.text_settings)
+        if encoder.fingerprint != self.manifest.text_fingerprint:
+            raise AlteredFileError(
+                "tokenizer and text settings are not those of training",
+                place=str(self.folder),
+                value=encoder.fingerprint,
+                remedy="Export the bundle again with the installed version.",
+            )
+        return encoder
+
+
+def write_bundle(
+    target: Path,
+    *,
+    fill: Callable[[Path], None],
+    describe: Callable[[dict[str, str]], BundleManifest],
+) -> Bundle:
+    """Write a bundle atomically: an existing one stays until the new one is complete.
+
+    Args:
+        target: the bundle's folder.
+        fill: writes the files into the folder it is given.
+        describe: returns the manifest for the files' hashes.
+
+    Raises:
+        FolderError: a file is a pickle by its ending, or the manifest does not fit the files.
+    """
+    with atomic_folder(target) as folder:
+        fill(folder)
+        files = hash_files(folder)
+        pickles = [name for name in files if name.endswith(_PICKLE_ENDINGS)]
+        if pickles:
+            raise FolderError("a bundle may not hold pickled files", value=pickles)
+        manifest = describe(files)
+        if manifest.files != files or manifest.default_model not in files:
+            raise FolderError("the manifest does not name the folder's files", place=str(target))
+        write_manifest(folder, manifest.model_dump(mode="json"))
+    return load_bundle(target)
+
+
+def load_bundle(folder: Path) -> Bundle:
+    """Return a bundle whose every byte is as it was written.
+
+    Raises:
+        MissingFileError: the manifest or a file is not there.
+        AlteredFileError: a file was changed.
+        SchemaVersionError: a newer or unknown schema wrote it.
+        FolderError: the manifest is not a bundle's.
+    """
+    values = read_manifest(folder)
+    version = values.get("schema_version")
+    if version != BUNDLE_SCHEMA_VERSION:
+        raise SchemaVersionError(
+            f"this version reads bundles of schema {BUNDLE_SCHEMA_VERSION}",
+            place=str(folder),
+            value=version,
+            remedy="Upgrade textlane, or export the bundle again with this version.",
+        )
+    try:
+        manifest = BundleManifest.model_validate(values)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise FolderError(
+            f"not a bundle's manifest: {field}: {first['msg']}", place=str(folder)
+        ) from None
+    verify_files(folder, manifest.files)
+    if manifest.default_model not in manifest.files:
+        raise FolderError(
+            "the default model is not among the files",
+            place=str(folder),
+            value=manifest.default_model,
+        )
+    return Bundle(folder=folder, manifest=manifest)

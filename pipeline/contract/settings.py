@@ -1,0 +1,216 @@
+"""Layered settings: file < environment < --set, typed by pydantic, each value with its origin."""
+
+import difflib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from pipeline.contract.errors import ConfigError
+
+
+class Settings(BaseModel):
+    """Base of every settings section: frozen, unknown keys refused, no silent conversion."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True
+    )
+
+
+SettingsT = TypeVar("SettingsT", bound=Settings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded(Generic[SettingsT]):
+    """Checked settings and, for each dotted field, where its value came from."""
+
+    settings: SettingsT
+    origins: dict[str, str]
+
+
+def load_settings(
+    kind: type[SettingsT],
+    *,
+    file: Path | None,
+    env_prefix: str,
+    foreign_prefixes: Sequence[str] = (),
+    sets: Sequence[str] = (),
+) -> Loaded[SettingsT]:
+    """Return settings merged from a YAML file, ``PREFIX__A__B=…`` variables and ``a.b=…``.
+
+    Args:
+        kind: the schema.
+        file: YAML file whose top level is a mapping, or None for defaults only.
+        env_prefix: such as ``TEXTLANE``; ``TEXTLANE_TRAIN__BASE_LR`` sets ``train.base_lr``.
+        foreign_prefixes: beginnings of variables that belong to another schema.
+        sets: ``key=value`` strings; values are read as YAML.
+
+    Raises:
+        ConfigError: with field, value and remedy.
+    """
+    values = read_yaml_mapping(file) if file else {}
+    return settings_from_mapping(
+        kind,
+        values,
+        source=str(file),
+        env_prefix=env_prefix,
+        foreign_prefixes=foreign_prefixes,
+        sets=sets,
+    )
+
+
+def settings_from_mapping(
+    kind: type[SettingsT],
+    values: Mapping[str, Any],
+    *,
+    source: str,
+    env_prefix: str,
+    foreign_prefixes: Sequence[str] = (),
+    sets: Sequence[str] = (),
+) -> Loaded[SettingsT]:
+    """Do what :func:`load_settings` does, for a mapping that was read elsewhere."""
+    merged = _with_text_keys(values)
+    origins = {key: source for key, _ in _leaves(merged)}
+    for name, text in sorted(os.environ.items()):
+        if name.startswith(f"{env_prefix}_") and not name.startswith(tuple(foreign_prefixes)):
+            key = name.removeprefix(f"{env_prefix}_").lower().replace("__", ".")
+            _put(merged, key, _read_value(text, name), name)
+            origins[key] = f"environment {name}"
+    for item in sets:
+        key, equals, text = item.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError("--set needs key=value", value=item, remedy="Write --set a.b=1.")
+        _put(merged, key.strip(), _read_value(text, "--set"), "--set")
+        origins[key.strip()] = "--set"
+    try:
+        settings = kind.model_validate(merged)
+    except ValidationError as error:
+        raise _as_config_error(kind, error, origins, source) from None
+    return Loaded(settings=settings, origins=_complete_origins(settings, origins))
+
+
+def read_yaml_mapping(file: Path) -> dict[str, Any]:
+    """Return a YAML file's mapping.
+
+    Raises:
+        ConfigError: the file cannot be read, is not YAML or is not a mapping.
+    """
+    try:
+        values = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(
+            f"the configuration cannot be read: {error.strerror}",
+            place=str(file),
+            remedy="Name an existing file with --config; job_configs holds complete ones.",
+        ) from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"not valid YAML: {error}", place=str(file)) from None
+    if not isinstance(values, dict):
+        raise ConfigError("the file must hold a mapping of sections", place=str(file), value=values)
+    return values
+
+
+def describe_settings(loaded: Loaded[SettingsT]) -> list[tuple[str, Any, str]]:
+    """Return (dotted field, value, origin) of every field, in the schema's order."""
+    leaves = _leaves(loaded.settings.model_dump(mode="json"))
+    return [(key, value, loaded.origins.get(key, "default")) for key, value in leaves]
+
+
+def _with_text_keys(values: Mapping[Any, Any]) -> dict[str, Any]:
+    # YAML reads `0: negative` with an integer key; every key of ours is text.
+    return {
+        str(key): _with_text_keys(value) if isinstance(value, Mapping) else value
+        for key, value in values.items()
+    }
+
+
+def _leaves(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping) and value:
+            found.extend(_leaves(value, f"{name}."))
+        else:
+            found.append((name, value))
+    return found
+
+
+def _complete_origins(settings: Settings, origins: dict[str, str]) -> dict[str, str]:
+    names = [key for key, _ in _leaves(settings.model_dump(mode="json"))]
+    complete = {}
+    for name in names:
+        parents = [name, *(given for given in origins if name.startswith(f"{given}."))]
+        complete[name] = next((origins[p] for p in parents if p in origins), "default")
+    return complete
+
+
+def _put(target: dict[str, Any], dotted: str, value: Any, source: str) -> None:
+    *parents, last = dotted.split(".")
+    for parent in parents:
+        target = target.setdefault(parent, {})
+        if not isinstance(target, dict):
+            raise ConfigError(
+                f"{parent} is a single value, not a section",
+                place=f"{source}: {dotted}",
+                value=value,
+            )
+    target[last] = value
+
+
+def _read_value(text: str, source: str) -> Any:
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise ConfigError("the value is not YAML", place=source, value=text) from None
+    # YAML 1.1 takes 3e-4 for a string; people write learning rates that way.
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _as_config_error(
+    kind: type[Settings], error: ValidationError, origins: dict[str, str], source: str
+) -> ConfigError:
+    first = error.errors(include_url=False)[0]
+    field = ".".join(str(part) for part in first["loc"])
+    origin = origins.get(field, source)
+    value = first.get("input")
+    if first["type"] == "extra_forbidden":
+        return ConfigError(
+            "unknown setting",
+            place=f"{origin}: {field}",
+            value=value,
+            remedy=_nearest_names(kind, first["loc"]),
+        )
+    if first["type"] == "missing":
+        return ConfigError(
+            "the setting is missing", place=f"{origin}: {field}", remedy="Add it to the file."
+        )
+    if first["type"] == "value_error":
+        cause = first.get("ctx", {}).get("error")
+        return ConfigError(str(cause), place=f"{origin}: {field}" if field else origin)
+    return ConfigError(
+        first["msg"][0].lower() + first["msg"][1:],
+        place=f"{origin}: {field}",
+        value=value,
+        remedy=f"Correct {field}; `textlane config` prints every setting.",
+    )
+
+
+def _nearest_names(kind: type[Settings], location: Sequence[str | int]) -> str:
+    model: Any = kind
+    for part in location[:-1]:
+        field = model.model_fields.get(part) if hasattr(model, "model_fields") else None
+        model = field.annotation if field else None
+    known = sorted(getattr(model, "model_fields", {}))
+    near = difflib.get_close_matches(str(location[-1]), known, n=1)
+    if near:
+        return f"Did you mean {near[0]}?"
+    return f"Known settings here: {', '.join(known)}."

@@ -1,0 +1,161 @@
+"""Text to token ids: the one definition of cleaning, truncation and special tokens."""
+
+import html
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Encoding, Tokenizer
+from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
+
+from pipeline.contract.errors import FolderError, MissingFileError
+from pipeline.contract.folder import fingerprint
+
+TOKENIZER_NAME = "tokenizer.json"
+IGNORED_LABEL = -100
+_TAG = re.compile(r"<[a-zA-Z/!][^<>]{0,200}>")
+_BLANKS = re.compile(r"\s+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextSettings:
+    """What decides the ids of a text beside the tokenizer file; stored in every manifest."""
+
+    max_seq_len: int
+    """Tokens kept, special tokens included; the rest is cut off at the end."""
+    strip_html: bool = False
+    """Replace HTML tags by a space and entities by their characters before tokenising."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodedText:
+    """One tokenised text."""
+
+    input_ids: NDArray[np.int32]
+    """``int32 [seq]``, special tokens included."""
+    word_ids: NDArray[np.int32]
+    """``int32 [seq]``: index of the word each token belongs to, -1 for special tokens."""
+    is_truncated: bool
+
+
+def clean_text(text: str, settings: TextSettings) -> str:
+    """Return the text with single spaces and without NUL, lone surrogates or (if set) HTML.
+
+    The result is empty when nothing readable is left.
+    """
+    if settings.strip_html:
+        text = html.unescape(_TAG.sub(" ", text))
+    text = text.replace("\x00", " ").encode("utf-8", "ignore").decode("utf-8")
+    return _BLANKS.sub(" ", text).strip()
+
+
+class TextEncoder:
+    """Turns cleaned texts into ids; built once per process from a tokenizer file."""
+
+    def __init__(self, tokenizer: Tokenizer, settings: TextSettings) -> None:
+        """Take over a tokenizer; its own truncation and padding are switched off.
+
+        Raises:
+            FolderError: ``max_seq_len`` leaves no room for a token beside the special ones,
+                or the tokenizer has no padding token.
+        """
+        self.settings = settings
+        self.num_special_tokens = int(tokenizer.num_special_tokens_to_add(False))
+        if settings.max_seq_len <= self.num_special_tokens:
+            raise FolderError(
+                f"max_seq_len must be over the {self.num_special_tokens} special tokens",
+                value=settings.max_seq_len,
+            )
+        # Published tokenizer files often truncate and pad by themselves (MiniLM's: to 128).
+        tokenizer.enable_truncation(settings.max_seq_len)
+        tokenizer.no_padding()
+        self._tokenizer = tokenizer
+        pad_token_id = tokenizer.token_to_id("[PAD]")
+        if pad_token_id is None:
+            raise FolderError("the tokenizer has no [PAD] token")
+        self.pad_token_id = int(pad_token_id)
+        self.vocab_size = int(tokenizer.get_vocab_size())
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of the tokenizer and the settings: equal means equal ids for every text."""
+        return fingerprint({"tokenizer": self._tokenizer.to_str(), **asdict(self.settings)})
+
+    def clean(self, text: str) -> str:
+        """Return :func:`clean_text` under these settings."""
+        return clean_text(text, self.settings)
+
+    def encode_texts(self, texts: list[str]) -> list[EncodedText]:
+        """Return the ids of cleaned texts, in order, each cut to ``max_seq_len``."""
+        return [self._read(encoding) for encoding in self._tokenizer.encode_batch(texts)]
+
+    def encode_words(self, rows: list[list[str]]) -> list[EncodedText]:
+        """Return the ids of texts that come as words; ``word_ids`` index the given words."""
+        encodings = self._tokenizer.encode_batch(rows, is_pretokenized=True)
+        return [self._read(encoding) for encoding in encodings]
+
+    @staticmethod
+    def _read(encoding: Encoding) -> EncodedText:
+        word_ids = [-1 if word is None else word for word in encoding.word_ids]
+        return EncodedText(
+            input_ids=np.array(encoding.ids, dtype=np.int32),
+            word_ids=np.array(word_ids, dtype=np.int32),
+            is_truncated=bool(encoding.overflowing),
+        )
+
+    def to_json(self) -> str:
+        """Return the tokenizer as JSON text."""
+        return str(self._tokenizer.to_str())
+
+    def save(self, folder: Path) -> None:
+        """Write ``tokenizer.json`` into a folder."""
+        (folder / TOKENIZER_NAME).write_text(self.to_json(), encoding="utf-8")
+
+
+def build_text_encoder(tokenizer_json: str, settings: TextSettings) -> TextEncoder:
+    """Return the encoder of a tokenizer given as JSON text (as :meth:`TextEncoder.to_json`)."""
+    return TextEncoder(Tokenizer.from_str(tokenizer_json), settings)
+
+
+def load_text_encoder(folder: Path, settings: TextSettings) -> TextEncoder:
+    """Return the encoder of a folder that holds ``tokenizer.json`` or a BERT ``vocab.txt``.
+
+    Raises:
+        MissingFileError: neither file is there.
+        FolderError: the file cannot be read as a tokenizer.
+    """
+    path, vocab = folder / TOKENIZER_NAME, folder / "vocab.txt"
+    try:
+        if path.is_file():
+            return TextEncoder(Tokenizer.from_file(str(path)), settings)
+        if vocab.is_file():
+            built = BertWordPieceTokenizer(str(vocab))
+            return TextEncoder(Tokenizer.from_str(built.to_str()), settings)
+    except FolderError:
+        raise
+    except Exception as error:  # tokenizers raises bare Exception for every parse error
+        raise FolderError(f"cannot be read as a tokenizer: {error}", place=str(folder)) from error
+    raise MissingFileError(
+        "there is neither tokenizer.json nor vocab.txt",
+        place=str(folder),
+        remedy="Copy the tokenizer of the model into this folder.",
+    )
+
+
+def align_labels(word_labels: list[int], word_ids: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return one label per token: a word's label on its first token, -100 elsewhere.
+
+    ``int32 [seq]``. Only the first token of a word counts, as in Devlin et al. 2019
+    (BERT, section 5.3), so that long words do not weigh more.
+
+    Example: labels ``[4, 7]``, word_ids ``[-1, 0, 0, 1, -1]`` -> ``[-100, 4, -100, 7, -100]``.
+    """
+    labels = np.full(len(word_ids), IGNORED_LABEL, dtype=np.int32)
+    previous = -1
+    for position, word in enumerate(word_ids):
+        if word >= 0 and word != previous:
+            labels[position] = word_labels[word]
+        previous = int(word)
+    return labels

@@ -1,0 +1,1 @@
+"""Quality of a checkpoint, and the report a person looks at."""

@@ -1,0 +1,1 @@
+"""Checkpoint to bundle: ONNX, fusion, INT8 and the checks between."""

@@ -1,0 +1,1 @@
+"""The encoder, its heads, and loading of pretrained weights."""

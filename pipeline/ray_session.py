@@ -1,0 +1,57 @@
+"""Joins or starts the Ray cluster that a stage runs on, and leaves it as it was found."""
+
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pipeline.config import RaySettings
+
+
+@contextmanager
+def ray_session(settings: RaySettings) -> Iterator[None]:
+    """Connect to Ray for the length of the block; stop only a cluster that was started here.
+
+    Inside a submitted job (Ray sets ``RAY_ADDRESS``) or with ``settings.address`` the
+    running cluster is joined; otherwise a local one is started on the loopback interface
+    and its files are removed at the end. Nested calls reuse the outer connection.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    import ray
+
+    if ray.is_initialized():
+        yield
+        return
+    address = settings.address or os.environ.get("RAY_ADDRESS")
+    if address:
+        ray.init(address=address, logging_level=logging.WARNING)
+        try:
+            yield
+        finally:
+            ray.shutdown()
+        return
+    with _local_cluster(settings.num_cpus):
+        yield
+
+
+@contextmanager
+def _local_cluster(num_cpus: int | None) -> Iterator[None]:
+    import ray
+
+    # Ray never removes its session folders; each holds logs and sockets.
+    folder = tempfile.mkdtemp(prefix="textlane-ray-")
+    try:
+        ray.init(
+            address="local",  # Without it Ray would join any cluster it finds on this machine.
+            num_cpus=num_cpus,
+            include_dashboard=False,
+            logging_level=logging.WARNING,
+            _node_ip_address="127.0.0.1",
+            _temp_dir=folder,
+        )
+        yield
+    finally:
+        ray.shutdown()
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,1 @@
+"""The training loop in plain torch, and the Ray rim around it."""

@@ -1,0 +1,1 @@
+"""Bundle to answers; never imports torch."""

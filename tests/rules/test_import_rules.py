@@ -1,0 +1,81 @@
+"""Who may import whom, also through others."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RAY_RIM = {
+    "pipeline/data/tokenise_ray.py",
+    "pipeline/ray_session.py",
+    "pipeline/train/trainer.py",
+    "serve_app/app.py",
+    "serve_app/ingress.py",
+    "serve_app/lane.py",
+    "serve_app/metrics.py",
+}
+
+
+def source_files():
+    return [
+        path.relative_to(ROOT)
+        for package in ("pipeline", "serve_app", "cluster")
+        for path in sorted((ROOT / package).rglob("*.py"))
+    ]
+
+
+def imported_packages(path):
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update(alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module.partition(".")[0])
+    return names
+
+
+def test_ray_is_imported_only_at_the_rim():
+    with_ray = {path.as_posix() for path in source_files() if "ray" in imported_packages(path)}
+
+    assert with_ray == RAY_RIM
+
+
+def test_torch_is_imported_only_in_the_pipeline_and_not_in_its_contract():
+    with_torch = [path for path in source_files() if "torch" in imported_packages(path)]
+
+    assert with_torch
+    assert all(path.parts[0] == "pipeline" and path.parts[1] != "contract" for path in with_torch)
+
+
+def test_direction_of_imports_holds_transitively():
+    linter = Path(sys.executable).with_name("lint-imports")
+
+    result = subprocess.run([linter], cwd=ROOT, capture_output=True, text=True, timeout=120)
+
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize(
+    ("modules", "forbidden"),
+    [
+        ("pipeline.contract.bundle, pipeline.contract.shards, pipeline.config", "ray torch"),
+        ("pipeline.__main__, pipeline.quality, pipeline.data.plan", "ray torch onnxruntime"),
+        ("pipeline.export.verify", "ray torch"),
+        ("pipeline.train.loop, pipeline.model.trained, pipeline.train.run", "ray"),
+        ("serve_app.__main__, serve_app.session, serve_app.config", "ray torch"),
+        ("serve_app.app, serve_app.ingress, serve_app.lane", "torch pyarrow.parquet"),
+        ("cluster.__main__", "ray torch onnxruntime"),
+    ],
+)
+def test_a_fresh_process_loads_nothing_forbidden(modules, forbidden):
+    code = f"import sys, {modules}; print([m for m in {forbidden.split()!r} if m in sys.modules])"
+
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+
+    assert result.stdout.strip() == "[]", result.stdout + result.stderr

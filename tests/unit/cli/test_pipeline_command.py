@@ -1,0 +1,122 @@
+"""The command line: help that teaches, errors in one line, settings with their origin."""
+
+import json
+
+import pytest
+
+from pipeline.__main__ import main
+
+JOB = "name: small\noutput_dir: out\ndata:\n  files: [rows.csv]\n"
+
+
+@pytest.fixture
+def job_file(tmp_path):
+    path = tmp_path / "job.yaml"
+    path.write_text(JOB)
+    return path
+
+
+def test_config_tells_where_each_value_came_from(job_file, capsys, monkeypatch):
+    monkeypatch.setenv("TEXTLANE_TRAIN__BASE_LR", "1e-4")
+
+    status = main(["config", "--json", "--config", str(job_file), "--set", "train.epochs=2"])
+
+    values = json.loads(capsys.readouterr().out)
+    assert status == 0
+    assert values["train.base_lr"] == {
+        "value": 1e-4,
+        "from": "environment TEXTLANE_TRAIN__BASE_LR",
+    }
+    assert values["train.epochs"] == {"value": 2, "from": "--set"}
+    assert values["output_dir"] == {"value": "out", "from": str(job_file)}
+    assert values["train.micro_batch"] == {"value": 32, "from": "default"}
+
+
+def test_config_prints_one_line_for_each_setting(job_file, capsys):
+    main(["config", "--config", str(job_file)])
+
+    lines = capsys.readouterr().out.splitlines()
+    assert ["name", '"small"', str(job_file)] in [line.split() for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--set", "train.epoch=2"], "--set: train.epoch: unknown setting (got 2)."),
+        (["--set", "train.epochs=two"], "--set: train.epochs: input should be a valid integer"),
+        (["--set", "train.epochs"], "--set needs key=value (got 'train.epochs')"),
+        (["--set", "=1"], "--set needs key=value"),
+        (["--set", "train.micro_batch=64"], "micro_batch 64 is over global_batch 32"),
+        (["--set", "name=../up"], "--set: name: string should match pattern"),
+        (["--set", f"name={'x' * 65}"], "--set: name: string should match pattern"),
+        (["--set", "name="], "--set: name: input should be a valid string (got None)"),
+        (["--set", "data.files=[]"], "--set: data.files: tuple should have at least 1 item"),
+    ],
+)
+def test_a_wrong_setting_is_one_line_and_status_2(job_file, capsys, arguments, message):
+    status = main(["config", "--config", str(job_file), *arguments])
+
+    error = " ".join(capsys.readouterr().err.split())
+    assert status == 2
+    assert message in error
+    assert "Traceback" not in error
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the file must hold a mapping of sections"),
+        ("- a", "the file must hold a mapping of sections"),
+        ("a: [", "not valid YAML"),
+        ("name: \x00", "not valid YAML"),
+        ("name: x", "the setting is missing"),
+    ],
+)
+def test_a_file_that_is_no_job_is_refused_by_name(tmp_path, capsys, text, message):
+    path = tmp_path / "job.yaml"
+    path.write_text(text)
+
+    status = main(["run", "--config", str(path)])
+
+    error = " ".join(capsys.readouterr().err.split())
+    assert status == 2
+    assert message in error
+    assert "job.yaml" in error
+
+
+def test_a_missing_file_says_where_complete_ones_are(tmp_path, capsys):
+    status = main(["run", "--config", str(tmp_path / "no.yaml")])
+
+    assert status == 2
+    assert "job_configs holds complete ones" in " ".join(capsys.readouterr().err.split())
+
+
+def test_debug_shows_the_traceback(job_file):
+    with pytest.raises(ValueError, match="unknown setting"):
+        main(["config", "--config", str(job_file), "--set", "nope=1", "--debug"])
+
+
+@pytest.mark.parametrize(
+    "command", ["prepare", "train", "evaluate", "export", "run", "config", "verify"]
+)
+def test_every_command_explains_itself(command, capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main([command, "--help"])
+
+    assert len(capsys.readouterr().out) > 200
+
+
+def test_help_names_the_commands_of_the_other_packages(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+
+    help_text = capsys.readouterr().out
+    assert "predict" in help_text
+    assert "demo" in help_text
+
+
+def test_verify_of_a_folder_that_is_no_bundle_names_its_manifest(tmp_path, capsys):
+    status = main(["verify", str(tmp_path)])
+
+    assert status == 2
+    assert "manifest.json" in " ".join(capsys.readouterr().err.split())
