@@ -18,6 +18,8 @@ _PACKAGE_SCHEME = "package://"
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0.0, le=1.0, strict=False)]
 PositiveFloat = Annotated[float, Field(gt=0.0, strict=False)]
+# `--set data.text_column=0` arrives as a number.
+ColumnName = Annotated[str, Field(strict=False, coerce_numbers_to_str=True, min_length=1)]
 Lenient = Field(strict=False)
 
 
@@ -37,9 +39,9 @@ class DataSettings(Settings):
     """Files, folders, globs, or ``package://NAME/PATH`` inside an installed package."""
     format: Literal["auto", "csv", "tsv", "jsonl", "parquet", "conll"] = "auto"
     """File format; ``auto`` goes by the file name's ending."""
-    text_column: str = "text"
+    text_column: ColumnName = "text"
     """Column of the text; for CoNLL the index of the word column."""
-    label_column: str = "label"
+    label_column: ColumnName = "label"
     """Column of the label; for CoNLL the index of the label column, ``-1`` the last."""
     label_names: dict[str, str] = Field(default_factory=dict)
     """Label as it stands in the file → name to show; empty keeps the labels as they are."""
@@ -76,7 +78,7 @@ class BucketSettings(Settings):
 
     num_buckets: Annotated[int, Field(ge=1, le=64)] = 8
     """Length classes, usually 8–16; fewer when there are fewer distinct lengths."""
-    window_batches: Count = 32
+    window_batches: Count = 128
     """Batches whose rows are sorted together: larger pads less and shuffles less."""
     max_shard_rows: Count = 65536
     """Rows in one shard file at most."""

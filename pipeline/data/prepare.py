@@ -1,0 +1,85 @@
+"""The prepare stage: labelled text files become bucketed token shards."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+
+from pipeline.config import JobConfig
+from pipeline.contract.folder import fingerprint, read_manifest
+from pipeline.contract.shards import SHARDS_SCHEMA_VERSION
+from pipeline.contract.tokenization import TextEncoder
+from pipeline.data.intake import bad_rows_path, select_rows
+from pipeline.data.shard_folder import build_shards
+from pipeline.data.sources import SourceFile, find_sources
+from pipeline.data.tokenise_ray import tokenise_with_ray
+from pipeline.data.vocabulary import load_pretrained_encoder
+from pipeline.ray_session import ray_session
+from pipeline.stage import StageResult, is_done
+
+
+def prepare(job: JobConfig, *, force: bool = False) -> StageResult:
+    """Write the shards folder of a job, or find it finished.
+
+    Equal files and settings give equal shards, byte for byte, on any number of workers.
+
+    Raises:
+        DataError: an input file or its rows cannot be used.
+        BadRowsError: more rows are bad than ``data.max_bad_share`` allows.
+        ConfigError: a setting or package that the files need is missing.
+        FolderError: the pretrained folder's tokenizer cannot be used.
+    """
+    sources = find_sources(job.data)
+    encoder = load_pretrained_encoder(job)
+    made_from = shards_fingerprint(job, sources, encoder)
+    if not force and is_done(job.shards_dir, made_from):
+        summary = _summarise(read_manifest(job.shards_dir))
+        return StageResult(folder=job.shards_dir, is_reused=True, summary=summary)
+    console = Console(stderr=True)
+    selected = select_rows(job, sources)
+    counts = selected.ledger.counts()
+    console.print(
+        f"prepare: {counts['read']:,} rows read from {len(sources)} file(s), "
+        f"{counts['kept']:,} kept; tokenising with Ray Data"
+    )
+    with ray_session(job.ray):
+        manifest = build_shards(
+            job, selected, encoder=encoder, made_from=made_from, tokenise=tokenise_with_ray
+        )
+    bad_rows_path(job).unlink(missing_ok=True)
+    return StageResult(folder=job.shards_dir, is_reused=False, summary=_summarise(manifest))
+
+
+def shards_fingerprint(
+    job: JobConfig, sources: Sequence[SourceFile], encoder: TextEncoder | None
+) -> str:
+    """Return the hash of everything that decides the shards: file contents and settings.
+
+    The folder that a package or checkout lies in does not count; the names that the job
+    gives its files do, because the manifest and the rejected rows show them.
+    """
+    vocabulary = encoder.fingerprint if encoder else job.model.vocab_size
+    return fingerprint(
+        {
+            "schema_version": SHARDS_SCHEMA_VERSION,
+            "sources": [[source.name, source.format, source.sha256] for source in sources],
+            "data": job.data.model_dump(mode="json", exclude={"files", "format"}),
+            "label_order": list(job.data.label_names),
+            "buckets": job.buckets.model_dump(mode="json"),
+            "vocabulary": vocabulary,
+            "max_seq_len": job.model.max_seq_len,
+            "task": job.task.value,
+            "seed": job.seed,
+            "global_batch": job.train.global_batch,
+        }
+    )
+
+
+def _summarise(manifest: Mapping[str, Any]) -> str:
+    rows, padding = manifest["rows"], manifest["padding"]
+    splits = ", ".join(f"{name} {split['rows']:,}" for name, split in manifest["splits"].items())
+    return (
+        f"{rows['kept']:,} of {rows['read']:,} rows ({splits}; {rows['rejected']:,} rejected, "
+        f"{rows['not_sampled']:,} not sampled), padding {padding['random']:.1%} random, "
+        f"{padding['buckets_window']:.1%} planned"
+    )

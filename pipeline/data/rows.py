@@ -1,0 +1,117 @@
+"""What a reader gives: a row as it stands in its file, or why it cannot be used."""
+
+import difflib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from pipeline.contract.errors import DataError
+
+_SHOWN_CHARS = 200
+
+
+class RejectReason(StrEnum):
+    """Why a row is not used; the keys of the manifest's ``rejected_by_reason``."""
+
+    UNDECODABLE = "undecodable"
+    BROKEN_QUOTES = "broken_quotes"
+    BROKEN_JSON = "broken_json"
+    NOT_AN_OBJECT = "not_an_object"
+    WRONG_COLUMN_COUNT = "wrong_column_count"
+    TEXT_MISSING = "text_missing"
+    TEXT_NOT_STRING = "text_not_string"
+    EMPTY_TEXT = "empty_text"
+    LABEL_MISSING = "label_missing"
+    LABEL_NOT_SCALAR = "label_not_scalar"
+    UNKNOWN_LABEL = "unknown_label"
+    """``data.label_names`` is set and does not name the label."""
+    WORDS_NOT_ALIGNED = "words_not_aligned"
+    """Words and labels are not two lists of the same length."""
+    UNUSABLE_WORD = "unusable_word"
+    """A word is empty after cleaning, or holds a blank."""
+    CONFLICTING_LABELS = "conflicting_labels"
+    """The same text stands elsewhere with another label: none of them is used."""
+    DUPLICATE = "duplicate"
+    """The same text with the same label came before: harmless, so not a bad row."""
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether the row counts towards ``max_bad_share`` and stops ``on_bad_rows: fail``."""
+        return self is not RejectReason.DUPLICATE
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SourceRow:
+    """One readable row: a text with its label, or words with one label each."""
+
+    file: str
+    line: int
+    """Line on which the row begins, from 1; for Parquet the number of the row."""
+    text: str = ""
+    words: tuple[str, ...] | None = None
+    labels: tuple[str, ...]
+    """Labels as they stand in the file: one for a text, one for each word."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RejectedRow:
+    """One row that is not used."""
+
+    file: str
+    line: int
+    reason: RejectReason
+    value: str
+    """The offending value, shortened to 200 characters."""
+
+
+def reject(file: str, line: int, reason: RejectReason, value: Any) -> RejectedRow:
+    """Return the rejection of a row, its value as short printable text."""
+    text = value if isinstance(value, str) else repr(value)
+    # Bytes that were not UTF-8 came in as lone surrogates; a report must be able to show them.
+    text = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    if len(text) > _SHOWN_CHARS:
+        text = f"{text[: _SHOWN_CHARS - 3]}..."
+    return RejectedRow(file=file, line=line, reason=reason, value=text)
+
+
+def label_text(value: Any) -> str | RejectReason:
+    """Return a label as text, stripped, or why it is none.
+
+    Example: ``" pos "`` -> ``"pos"``, ``1`` -> ``"1"``, ``True`` -> ``"true"``.
+    """
+    if value is None:
+        return RejectReason.LABEL_MISSING
+    if not isinstance(value, str | bool | int | float):
+        return RejectReason.LABEL_NOT_SCALAR
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text.strip() or RejectReason.LABEL_MISSING
+
+
+def is_decodable(texts: Iterable[str]) -> bool:
+    """Return whether no text holds bytes that were not UTF-8 (kept as lone surrogates)."""
+    try:
+        for text in texts:
+            text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def missing_column(file: str, name: str, known: Iterable[str]) -> DataError:
+    """Return the error for a column that a file lacks, with the nearest name it has."""
+    names = sorted(set(known))
+    near = difflib.get_close_matches(name, names, n=1)
+    return DataError(
+        f"there is no column {name!r}",
+        place=file,
+        remedy=(f"Did you mean {near[0]!r}? " if near else "")
+        + f"It has {', '.join(repr(known) for known in names[:20])}; "
+        "set data.text_column and data.label_column.",
+    )
+
+
+def no_rows(file: str, problem: str) -> DataError:
+    """Return the error for a file that holds nothing to read."""
+    return DataError(problem, place=file, remedy="Fill the file or take it out of data.files.")
