@@ -1,0 +1,91 @@
+"""Numeric parity: the logits of two models side by side over a grid of batch sizes and lengths."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.contract.batching import IntArray
+from pipeline.contract.errors import ExportError
+from pipeline.export.onnx_session import LogitsFunction
+
+GRID_BATCH_SIZES = (1, 2, 32)
+"""One row, the smallest batch, and the largest that serving forms (its default)."""
+_SHORTEST_SEQ_LENS = (1, 3)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParityCell:
+    """One input of the grid and what the reference answers."""
+
+    input_ids: IntArray
+    """``int64 [batch, seq]``."""
+    attention_mask: IntArray
+    """``int64 [batch, seq]``; has holes, and is 1 on every row's first token."""
+    logits: NDArray[np.float32]
+
+
+def grid_seq_lens(bucket_edges: Sequence[int] | IntArray, max_seq_len: int) -> list[int]:
+    """Return the lengths to try: 1, 3, every bucket edge and the longest, ascending.
+
+    Example: edges ``[16, 64]``, longest 128 -> ``[1, 3, 16, 64, 128]``.
+    """
+    wanted = {*_SHORTEST_SEQ_LENS, *(int(edge) for edge in bucket_edges), max_seq_len}
+    return sorted(length for length in wanted if length <= max_seq_len)
+
+
+def build_parity_cells(
+    reference: LogitsFunction, *, seq_lens: Sequence[int], vocab_size: int, seed: int
+) -> list[ParityCell]:
+    """Return the grid with random ids and masks, answered by the reference model."""
+    rng = np.random.default_rng(seed)
+    cells = []
+    for batch in GRID_BATCH_SIZES:
+        for seq_len in seq_lens:
+            input_ids = rng.integers(0, vocab_size, (batch, seq_len), dtype=np.int64)
+            mask = rng.integers(0, 2, (batch, seq_len), dtype=np.int64)
+            mask[:, 0] = 1
+            logits = reference(input_ids, mask)
+            cells.append(ParityCell(input_ids=input_ids, attention_mask=mask, logits=logits))
+    return cells
+
+
+def check_parity(
+    candidate: LogitsFunction, cells: Sequence[ParityCell], *, atol: float, name: str
+) -> float:
+    """Return the largest absolute difference of logits between candidate and reference.
+
+    Args:
+        candidate: the model to check.
+        cells: of :func:`build_parity_cells`.
+        atol: the largest difference allowed.
+        name: the candidate's name in errors.
+
+    Raises:
+        ExportError: a difference is over ``atol`` or not finite; it names the worst cell.
+    """
+    differences = [_largest_difference(candidate, cell, name=name) for cell in cells]
+    worst = int(np.argmax(differences))
+    largest = differences[worst]
+    if largest > atol:
+        batch, seq_len = cells[worst].input_ids.shape
+        raise ExportError(
+            f"its logits differ from torch's by more than atol {atol:g}, "
+            f"most at batch {batch}, seq {seq_len}",
+            place=name,
+            value=largest,
+            remedy="Raise export.atol only if the difference is harmless for the labels.",
+        )
+    return largest
+
+
+def _largest_difference(candidate: LogitsFunction, cell: ParityCell, *, name: str) -> float:
+    logits = candidate(cell.input_ids, cell.attention_mask)
+    if logits.shape != cell.logits.shape:
+        raise ExportError(
+            f"its logits must have the shape {cell.logits.shape}", place=name, value=logits.shape
+        )
+    difference = float(np.max(np.abs(logits - cell.logits)))
+    # NaN compares as neither smaller nor larger, so it would pass for a match.
+    return difference if np.isfinite(difference) else float("inf")

@@ -1,0 +1,65 @@
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from export_samples import MAX_SEQ_LEN, build_architecture, build_classifier
+from numpy.typing import NDArray
+
+from pipeline.contract.batching import IntArray
+from pipeline.contract.errors import ExportError
+from pipeline.export.onnx_graph import as_logits_function
+from pipeline.export.onnx_session import open_model
+from pipeline.export.parity import ParityCell, build_parity_cells, check_parity, grid_seq_lens
+
+
+@pytest.fixture(scope="module")
+def cells() -> list[ParityCell]:
+    run = as_logits_function(build_classifier(build_architecture()))
+    return build_parity_cells(run, seq_lens=[1, 3, 8, MAX_SEQ_LEN], vocab_size=44, seed=0)
+
+
+def test_grid_holds_one_three_the_edges_and_the_longest() -> None:
+    assert grid_seq_lens([16, 64], 128) == [1, 3, 16, 64, 128]
+    assert grid_seq_lens([3], 3) == [1, 3]
+
+
+def test_every_row_of_the_grid_has_its_first_token(cells: list[ParityCell]) -> None:
+    shapes = {cell.input_ids.shape for cell in cells}
+
+    assert shapes == {(batch, seq) for batch in (1, 2, 32) for seq in (1, 3, 8, MAX_SEQ_LEN)}
+    assert all(cell.attention_mask[:, 0].all() for cell in cells)
+    assert any((cell.attention_mask == 0).any() for cell in cells)
+
+
+def test_the_exported_graph_answers_as_torch(plain_graph: Path, cells: list[ParityCell]) -> None:
+    assert check_parity(open_model(plain_graph), cells, atol=1e-4, name="m") < 1e-5
+
+
+def test_a_corrupted_weight_is_an_error_that_names_the_worst_cell(
+    plain_graph: Path, cells: list[ParityCell], tmp_path: Path
+) -> None:
+    model = onnx.load(plain_graph)
+    bias = next(item for item in model.graph.initializer if item.name == "classifier.bias")
+    values = onnx.numpy_helper.to_array(bias) + np.float32(0.01)
+    bias.CopyFrom(onnx.numpy_helper.from_array(values, bias.name))
+    onnx.save(model, tmp_path / "corrupted.onnx")
+
+    with pytest.raises(ExportError, match=r"model\.onnx: .* atol 0\.0001, most at batch \d+, seq"):
+        check_parity(open_model(tmp_path / "corrupted.onnx"), cells, atol=1e-4, name="model.onnx")
+
+
+def test_nan_is_not_taken_for_a_match(cells: list[ParityCell]) -> None:
+    def run(input_ids: IntArray, _mask: IntArray) -> NDArray[np.float32]:
+        return np.full((len(input_ids), 3), np.nan, dtype=np.float32)
+
+    with pytest.raises(ExportError, match=r"\(got inf\)"):
+        check_parity(run, cells, atol=1e-4, name="m")
+
+
+def test_logits_of_another_shape_are_an_error(cells: list[ParityCell]) -> None:
+    def run(input_ids: IntArray, _mask: IntArray) -> NDArray[np.float32]:
+        return np.zeros((len(input_ids), 1), dtype=np.float32)
+
+    with pytest.raises(ExportError, match="must have the shape"):
+        check_parity(run, cells, atol=1e-4, name="m")

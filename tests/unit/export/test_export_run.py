@@ -1,0 +1,182 @@
+import json
+import shutil
+from pathlib import Path
+
+import onnx
+import pytest
+from export_samples import LABELS, MAX_SEQ_LEN, write_job_folders
+
+from pipeline.config import JobConfig, Task
+from pipeline.contract.bundle import load_bundle, seal_manifest
+from pipeline.contract.errors import AlteredFileError, ExportError, FolderError, MissingFileError
+from pipeline.contract.folder import hash_files, read_manifest, write_manifest
+from pipeline.export.run import export
+from pipeline.export.verify import verify
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> JobConfig:
+    """A job whose bundle is written; tests that change files copy it first."""
+    job = write_job_folders(tmp_path_factory.mktemp("job"))
+    result = export(job)
+    assert not result.is_reused
+    return job
+
+
+@pytest.fixture
+def copied_bundle(job: JobConfig, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(job.bundle_dir, tmp_path / "bundle"))
+
+
+def _rehash(folder: Path) -> None:
+    manifest = read_manifest(folder)
+    manifest["files"] = hash_files(folder)
+    write_manifest(folder, seal_manifest(manifest))
+
+
+def test_the_bundle_holds_models_tokenizer_and_figures(job: JobConfig) -> None:
+    manifest = load_bundle(job.bundle_dir).manifest
+
+    models = {"model.onnx", "model_int8.onnx"}
+    assert set(manifest.files) == models | {"tokenizer.json"}
+    assert manifest.labels == LABELS
+    assert manifest.limits.max_seq_len == MAX_SEQ_LEN
+    quality = manifest.quality
+    assert (quality["split"], quality["rows"]) == ("test", 20)
+    assert set(quality["accuracy"]) == {"torch"} | models
+    assert quality["accuracy"]["torch"] == quality["accuracy"]["model.onnx"]
+    assert quality["gate"]["rows"] == 40
+    assert quality["fused"] == {"Attention": 2, "Gelu": 2, "SkipLayerNormalization": 4}
+    assert quality["parity"]["max_abs_difference"] < quality["parity"]["atol"]
+    assert quality["batch_shift"]["model.onnx"] < 1e-5
+    assert set(quality["size_bytes"]) == set(quality["latency_ms"]) == models
+    assert manifest.provenance["data_hash"] == "shards-1"
+    assert manifest.provenance["checkpoint"]["file"] == "step_10_loss_0.5000.pt"
+
+
+def test_the_default_model_follows_the_gate(job: JobConfig) -> None:
+    manifest = load_bundle(job.bundle_dir).manifest
+
+    passed = manifest.quality["gate"]["passed"]
+    assert manifest.default_model == ("model_int8.onnx" if passed else "model.onnx")
+
+
+def test_a_second_export_keeps_the_bundle(job: JobConfig) -> None:
+    before = (job.bundle_dir / "manifest.json").stat().st_mtime_ns
+
+    result = export(job)
+
+    assert result.is_reused
+    assert (job.bundle_dir / "manifest.json").stat().st_mtime_ns == before
+    assert "default model" in result.summary
+
+
+def test_a_damaged_bundle_is_written_again(tmp_path: Path) -> None:
+    job = write_job_folders(tmp_path)
+    job = job.model_copy(update={"export": job.export.model_copy(update={"int8": False})})
+    export(job)
+    (job.bundle_dir / "model.onnx").unlink()
+
+    assert not export(job).is_reused
+
+    manifest = load_bundle(job.bundle_dir).manifest
+    assert manifest.quality["gate"] is None
+    assert manifest.default_model == "model.onnx"
+
+
+def test_the_token_task_is_exported_and_verified(tmp_path: Path) -> None:
+    job = write_job_folders(tmp_path, Task.TOKEN)
+
+    export(job)
+
+    assert any("model_int8.onnx: finite logits" in line for line in verify(job.bundle_dir))
+
+
+def test_shards_of_another_training_are_refused(job: JobConfig, tmp_path: Path) -> None:
+    shutil.copytree(job.output_dir, tmp_path / "job")
+    other = job.model_copy(update={"output_dir": str(tmp_path / "job")})
+    manifest = json.loads((other.shards_dir / "manifest.json").read_text())
+    manifest["fingerprint"] = "shards-2"
+    (other.shards_dir / "manifest.json").write_text(json.dumps(manifest))
+
+    with pytest.raises(FolderError, match="trained on other shards"):
+        export(other)
+
+
+def test_a_failed_check_leaves_the_old_bundle(job: JobConfig, tmp_path: Path) -> None:
+    shutil.copytree(job.output_dir, tmp_path / "job")
+    strict = job.model_copy(
+        update={
+            "output_dir": str(tmp_path / "job"),
+            "export": job.export.model_copy(update={"atol": 1e-12}),
+        }
+    )
+    before = hash_files(strict.bundle_dir)
+
+    with pytest.raises(ExportError, match="differ from torch's"):
+        export(strict)
+
+    assert hash_files(strict.bundle_dir) == before
+    assert sorted(path.name for path in (tmp_path / "job").iterdir()) == [
+        "bundle",
+        "checkpoint",
+        "shards",
+    ]
+
+
+def test_verify_says_what_it_checked(job: JobConfig) -> None:
+    lines = verify(job.bundle_dir)
+
+    assert "3 files have the sha256 of the manifest" in lines[0]
+    assert "model.onnx: opset 14, dynamic axes batch and seq" in lines
+    assert any("model_int8.onnx: finite logits" in line and "[32, 16]" in line for line in lines)
+
+
+def test_verify_names_an_altered_file(copied_bundle: Path) -> None:
+    path = copied_bundle / "model_int8.onnx"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(bytes(data))
+
+    with pytest.raises(AlteredFileError, match=r"model_int8\.onnx: the file was changed"):
+        verify(copied_bundle)
+
+
+def test_verify_names_a_missing_file(copied_bundle: Path) -> None:
+    (copied_bundle / "tokenizer.json").unlink()
+
+    with pytest.raises(MissingFileError, match=r"tokenizer\.json"):
+        verify(copied_bundle)
+
+
+def test_verify_refuses_a_tokenizer_that_was_not_trained_with(copied_bundle: Path) -> None:
+    path = copied_bundle / "tokenizer.json"
+    path.write_text(path.read_text().replace("word7", "wordx"))
+    _rehash(copied_bundle)
+
+    with pytest.raises(AlteredFileError, match="not those of training"):
+        verify(copied_bundle)
+
+
+def test_verify_refuses_logits_that_are_not_finite(copied_bundle: Path) -> None:
+    path = copied_bundle / "model.onnx"
+    model = onnx.load(path)
+    bias = next(item for item in model.graph.initializer if item.name == "classifier.bias")
+    values = onnx.numpy_helper.to_array(bias) * float("nan")
+    bias.CopyFrom(onnx.numpy_helper.from_array(values, bias.name))
+    onnx.save(model, path)
+    _rehash(copied_bundle)
+
+    with pytest.raises(ExportError, match=r"model\.onnx: the logits are not all finite"):
+        verify(copied_bundle)
+
+
+def test_verify_refuses_a_graph_with_a_fixed_axis(copied_bundle: Path) -> None:
+    path = copied_bundle / "model.onnx"
+    model = onnx.load(path)
+    model.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 16
+    onnx.save(model, path)
+    _rehash(copied_bundle)
+
+    with pytest.raises(ExportError, match=r"model\.onnx: input_ids: the axes must be"):
+        verify(copied_bundle)
