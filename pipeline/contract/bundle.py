@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError
 
 from pipeline.contract.errors import AlteredFileError, FolderError, SchemaVersionError
 from pipeline.contract.folder import (
+    MANIFEST_NAME,
     atomic_folder,
     fingerprint,
     hash_files,
@@ -22,6 +23,7 @@ from pipeline.contract.tokenization import TextEncoder, TextSettings, load_text_
 BUNDLE_SCHEMA_VERSION = 1
 FP32_NAME = "model.onnx"
 INT8_NAME = "model_int8.onnx"
+_SEAL = "sha256_of_the_rest"
 _PICKLE_ENDINGS = (".pt", ".pth", ".pkl", ".pickle", ".bin", ".joblib", ".npy", ".npz")
 
 
@@ -134,8 +136,17 @@ def write_bundle(
         manifest = describe(files)
         if manifest.files != files or manifest.default_model not in files:
             raise FolderError("the manifest does not name the folder's files", place=str(target))
-        write_manifest(folder, manifest.model_dump(mode="json"))
+        write_manifest(folder, seal_manifest(manifest.model_dump(mode="json")))
     return load_bundle(target)
+
+
+def seal_manifest(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the manifest with the hash of all its other fields.
+
+    It cannot list its own sha256 among the files; unsealed, swapped labels would pass.
+    """
+    fields = {key: value for key, value in values.items() if key != _SEAL}
+    return {**fields, _SEAL: fingerprint(fields)}
 
 
 def load_bundle(folder: Path) -> Bundle:
@@ -156,7 +167,14 @@ def load_bundle(folder: Path) -> Bundle:
             value=version,
             remedy="Upgrade textlane, or export the bundle again with this version.",
         )
+    if values != seal_manifest(values):
+        raise AlteredFileError(
+            "the manifest was changed after it was written",
+            place=str(folder / MANIFEST_NAME),
+            remedy="Export the bundle again; do not edit its files by hand.",
+        )
     try:
+        values = {key: value for key, value in values.items() if key != _SEAL}
         manifest = BundleManifest.model_validate(values)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]

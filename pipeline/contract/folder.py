@@ -138,6 +138,7 @@ def atomic_folder(target: Path) -> Iterator[Path]:
     if target.exists() and not target.is_dir():
         raise FolderError("the output is a file, not a folder", place=str(target))
     target.parent.mkdir(parents=True, exist_ok=True)
+    _recover_old(target)
     for left in target.parent.glob(f".{target.name}.partial-*"):
         shutil.rmtree(left)
     partial = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.partial-"))
@@ -149,6 +150,14 @@ def atomic_folder(target: Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     sync_folder(target.parent)
+
+
+def _recover_old(target: Path) -> None:
+    # A kill between the two renames of _swap() leaves the old folder only under this name.
+    if not target.exists():
+        for aside in target.parent.glob(f".{target.name}.partial-*.old"):
+            os.rename(aside, target)
+            return
 
 
 def _swap(partial: Path, target: Path) -> None:

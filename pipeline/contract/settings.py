@@ -17,7 +17,11 @@ class Settings(BaseModel):
     """Base of every settings section: frozen, unknown keys refused, no silent conversion."""
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
     )
 
 
@@ -56,7 +60,7 @@ def load_settings(
     return settings_from_mapping(
         kind,
         values,
-        source=str(file),
+        source=str(file) if file else "the defaults",
         env_prefix=env_prefix,
         foreign_prefixes=foreign_prefixes,
         sets=sets,
@@ -79,13 +83,13 @@ def settings_from_mapping(
         if name.startswith(f"{env_prefix}_") and not name.startswith(tuple(foreign_prefixes)):
             key = name.removeprefix(f"{env_prefix}_").lower().replace("__", ".")
             _put(merged, key, _read_value(text, name), name)
-            origins[key] = f"environment {name}"
+            origins = _with_origin(origins, key, f"environment {name}")
     for item in sets:
         key, equals, text = item.partition("=")
         if not equals or not key.strip():
             raise ConfigError("--set needs key=value", value=item, remedy="Write --set a.b=1.")
         _put(merged, key.strip(), _read_value(text, "--set"), "--set")
-        origins[key.strip()] = "--set"
+        origins = _with_origin(origins, key.strip(), "--set")
     try:
         settings = kind.model_validate(merged)
     except ValidationError as error:
@@ -139,13 +143,22 @@ def _leaves(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]
     return found
 
 
+def _with_origin(origins: Mapping[str, str], key: str, origin: str) -> dict[str, str]:
+    # A section that is set as a whole replaces what the file said inside it.
+    kept = {name: value for name, value in origins.items() if not name.startswith(f"{key}.")}
+    return {**kept, key: origin}
+
+
+def _origin_of(origins: Mapping[str, str], field: str) -> str | None:
+    """Return the origin of a field: its own, or that of the nearest section set as a whole."""
+    parts = field.split(".")
+    names = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
+    return next((origins[name] for name in names if name in origins), None)
+
+
 def _complete_origins(settings: Settings, origins: dict[str, str]) -> dict[str, str]:
     names = [key for key, _ in _leaves(settings.model_dump(mode="json"))]
-    complete = {}
-    for name in names:
-        parents = [name, *(given for given in origins if name.startswith(f"{given}."))]
-        complete[name] = next((origins[p] for p in parents if p in origins), "default")
-    return complete
+    return {name: _origin_of(origins, name) or "default" for name in names}
 
 
 def _put(target: dict[str, Any], dotted: str, value: Any, source: str) -> None:
@@ -180,7 +193,7 @@ def _as_config_error(
 ) -> ConfigError:
     first = error.errors(include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"])
-    origin = origins.get(field, source)
+    origin = _origin_of(origins, field) or source
     value = first.get("input")
     if first["type"] == "extra_forbidden":
         return ConfigError(

@@ -48,7 +48,13 @@ def clean_text(text: str, settings: TextSettings) -> str:
     if settings.strip_html:
         text = html.unescape(_TAG.sub(" ", text))
     text = text.replace("\x00", " ").encode("utf-8", "ignore").decode("utf-8")
-    return _BLANKS.sub(" ", text).strip()
+    text = _BLANKS.sub(" ", text).strip()
+    return text if any(map(_is_readable, text)) else ""
+
+
+def _is_readable(character: str) -> bool:
+    # Control and format characters alone (a zero-width space) show nothing.
+    return character.isprintable() and character not in " \ufffd"
 
 
 class TextEncoder:

@@ -1,0 +1,128 @@
+"""report.html: one self-contained page, from plain figures and finished charts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from pipeline.evaluate.drawing import Chart
+
+_TEMPLATE_NAME = "report.html.jinja"
+_NOT_LUCK = 0.05
+_MAX_CONFUSIONS = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The page's first sentence, its second, and how it compares with the baseline."""
+
+    headline: str
+    detail: str
+    tone: str
+    """``better``, ``even``, ``worse``, or ``plain`` when there is no baseline."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportContent:
+    """Everything that the page shows."""
+
+    name: str
+    """Name of the job."""
+    metrics: dict[str, Any]
+    """As in metrics.json."""
+    charts: Sequence[Chart]
+    data: Sequence[tuple[str, str]]
+    """What was read, kept and rejected: (what, figure)."""
+    origin: Sequence[tuple[str, str]]
+    """Fingerprints and versions: (what, value)."""
+    settings: Sequence[tuple[str, str]]
+    """Every setting of the job: (dotted field, value)."""
+
+
+def render_report(content: ReportContent) -> str:
+    """Return the page; every text in it is escaped, and it loads nothing from a network."""
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["percent"] = _percent
+    source = files("pipeline.evaluate").joinpath(_TEMPLATE_NAME).read_text(encoding="utf-8")
+    metrics = content.metrics
+    return environment.from_string(source).render(
+        content=content,
+        metrics=metrics,
+        verdict=build_verdict(metrics),
+        tiles=_build_tiles(metrics),
+        unit=_unit(metrics),
+        classes=sorted(metrics["per_class"], key=lambda row: (row["f1"], row["label"])),
+        confusions=_top_confusions(metrics),
+        # The SVG is matplotlib's own output, where it has escaped every label.
+        charts=[(chart, Markup(chart.svg)) for chart in content.charts],
+    )
+
+
+def build_verdict(metrics: dict[str, Any]) -> Verdict:
+    """Return what the figures say, in words, luck considered."""
+    headline = (
+        f"{_percent(metrics['accuracy'])} of {metrics['scored']:,} test {_unit(metrics)} are right"
+    )
+    baseline = metrics["baseline"]
+    if baseline is None:
+        low, high = metrics["accuracy_95"]
+        detail = f"95 % interval {_percent(low)} to {_percent(high)}; no baseline was asked for."
+        return Verdict(headline=headline, detail=detail, tone="plain")
+    points = 100 * (metrics["accuracy"] - baseline["accuracy"])
+    rival = f"{baseline['name']} ({_percent(baseline['accuracy'])})"
+    p_value = baseline["p_value"]
+    shown_p = "p < 0.001" if p_value < 0.001 else f"p = {p_value:.3f}"
+    if p_value >= _NOT_LUCK:
+        lead = f"{abs(points):.1f} points {'above' if points >= 0 else 'below'} {rival}"
+        detail = f"{lead} on the same rows, which may be luck ({shown_p})."
+        return Verdict(headline=headline, detail=detail, tone="even")
+    lead = f"{abs(points):.1f} points {'above' if points > 0 else 'below'} {rival}"
+    detail = f"{lead} on the same rows, which is more than luck ({shown_p})."
+    return Verdict(headline=headline, detail=detail, tone="better" if points > 0 else "worse")
+
+
+def _build_tiles(metrics: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Return (name, figure, explanation) of the numbers beside the verdict."""
+    low, high = metrics["accuracy_95"]
+    tiles = [("Accuracy", _percent(metrics["accuracy"]), f"95 %: {_percent(low)}–{_percent(high)}")]
+    baseline, entities = metrics["baseline"], metrics["entity_f1"]
+    if baseline is not None:
+        tiles.append(("Baseline", _percent(baseline["accuracy"]), baseline["name"]))
+    if entities is not None:
+        explanation = f"{entities['support']:,} entities, type and both ends right"
+        tiles.append(("Entity F1", _percent(entities["f1"]), explanation))
+    tiles.append(("Macro F1", _percent(metrics["macro_f1"]), "all classes weigh the same"))
+    tiles.append(
+        (
+            "Calibration error",
+            _percent(metrics["calibration_error"]),
+            "mean gap between confidence and accuracy",
+        )
+    )
+    return tiles
+
+
+def _top_confusions(metrics: dict[str, Any]) -> list[dict[str, Any]]:
+    labels = [row["label"] for row in metrics["per_class"]]
+    if len(labels) <= 2:
+        return []
+    found = [
+        {"true": labels[row], "predicted": labels[column], "count": count}
+        for row, counts in enumerate(metrics["confusion"])
+        for column, count in enumerate(counts)
+        if row != column and count
+    ]
+    return sorted(found, key=lambda item: -int(item["count"]))[:_MAX_CONFUSIONS]
+
+
+def _unit(metrics: dict[str, Any]) -> str:
+    return "words" if metrics["task"] == "token_classification" else "texts"
+
+
+def _percent(value: float) -> str:
+    return f"{value:.1%}"

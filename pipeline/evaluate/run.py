@@ -1,0 +1,177 @@
+"""The evaluate stage: checkpoint and test rows → metrics.json and report.html."""
+
+import json
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from pipeline.config import JobConfig, Task
+from pipeline.contract.batching import IntArray
+from pipeline.contract.errors import DataError, FolderError
+from pipeline.contract.folder import (
+    atomic_folder,
+    fingerprint,
+    hash_files,
+    read_manifest,
+    verify_files,
+    write_manifest,
+)
+from pipeline.contract.shards import Shards, load_shards
+from pipeline.evaluate.baseline import BASELINE_NAME, predict_baseline
+from pipeline.evaluate.content import build_content
+from pipeline.evaluate.history import read_history
+from pipeline.evaluate.measure import (
+    compare_with_baseline,
+    measure_buckets,
+    measure_entities,
+    measure_quality,
+    score_positions,
+)
+from pipeline.evaluate.mistakes import find_mistakes
+from pipeline.evaluate.report import render_report
+from pipeline.model.checkpoint_manifest import FINAL, read_checkpoint_manifest
+from pipeline.model.trained import TrainedModel, load_trained
+from pipeline.quality import FloatArray, predict_split
+from pipeline.stage import StageResult, is_done
+
+REPORT_SCHEMA_VERSION = 1
+METRICS_NAME = "metrics.json"
+REPORT_NAME = "report.html"
+_SPLIT = "test"
+
+
+def evaluate(job: JobConfig, *, force: bool = False) -> StageResult:
+    """Measure the job's checkpoint on the test rows and write the report folder.
+
+    Raises:
+        FolderError: shards or checkpoint are missing, altered or do not belong together.
+        DataError: there are no test rows.
+        ConfigError: the baseline is asked for and scikit-learn is not installed.
+    """
+    checkpoint, shards = read_checkpoint_manifest(job.checkpoint_dir), load_shards(job.shards_dir)
+    _check_pair(checkpoint, shards)
+    wanted = {
+        "report_schema": REPORT_SCHEMA_VERSION,
+        "checkpoint": _final_sha256(checkpoint),
+        "shards": shards.fingerprint,
+        "evaluate": job.evaluate.model_dump(mode="json"),
+    }
+    key = fingerprint(wanted)
+    if not force and is_done(job.report_dir, key) and _is_intact(job.report_dir):
+        metrics = json.loads((job.report_dir / METRICS_NAME).read_text(encoding="utf-8"))
+        return StageResult(folder=job.report_dir, is_reused=True, summary=_summarise(metrics))
+    with Console(stderr=True).status("measuring the test rows"):
+        trained = load_trained(job.checkpoint_dir)
+        metrics = _measure(job, shards, trained)
+    content = build_content(
+        job,
+        metrics=metrics,
+        shards=shards,
+        checkpoint=checkpoint,
+        history=read_history(job.checkpoint_dir),
+        versions=_versions(),
+    )
+    with atomic_folder(job.report_dir) as folder:
+        text = json.dumps(metrics, indent=2, ensure_ascii=False) + "\n"
+        (folder / METRICS_NAME).write_text(text, encoding="utf-8")
+        (folder / REPORT_NAME).write_text(render_report(content), encoding="utf-8")
+        manifest = {"schema_version": REPORT_SCHEMA_VERSION, "fingerprint": key}
+        write_manifest(folder, {**manifest, "files": hash_files(folder)})
+    return StageResult(folder=job.report_dir, is_reused=False, summary=_summarise(metrics))
+
+
+def _check_pair(checkpoint: dict[str, Any], shards: Shards) -> None:
+    if checkpoint["shards_fingerprint"] != shards.fingerprint:
+        # Other shards split the rows otherwise: test rows may have been trained on.
+        raise FolderError(
+            "the checkpoint was trained on other shards than these",
+            place=str(shards.folder),
+            value=checkpoint["shards_fingerprint"],
+            remedy="Run `textlane train` again.",
+        )
+
+
+def _final_sha256(checkpoint: dict[str, Any]) -> str | None:
+    # None for an unfinished training, which load_trained() refuses.
+    final = [entry for entry in checkpoint["checkpoints"] if entry["kind"] == FINAL]
+    return str(final[-1]["sha256"]) if final else None
+
+
+def _is_intact(folder: Path) -> bool:
+    try:
+        verify_files(folder, read_manifest(folder)["files"])
+    except FolderError:
+        return False
+    return True
+
+
+def _measure(job: JobConfig, shards: Shards, trained: TrainedModel) -> dict[str, Any]:
+    split = shards.split(_SPLIT)
+    if not len(split):
+        raise DataError(
+            "there are no test rows", place=str(shards.folder), remedy="Raise data.test_share."
+        )
+    logits = _predict(job, trained, shards)
+    scored = score_positions(split, logits)
+    baseline = None
+    if job.evaluate.baseline:
+        baseline = compare_with_baseline(
+            scored, predict_baseline(shards), name=BASELINE_NAME, num_labels=len(shards.labels)
+        )
+    is_token_task = job.task is Task.TOKEN
+    return {
+        "task": shards.task,
+        "split": _SPLIT,
+        "rows": len(split),
+        **measure_quality(scored, shards.labels),
+        "per_bucket": measure_buckets(scored, split.lengths, shards.bucket_edges),
+        "entity_f1": measure_entities(split, logits, shards.labels) if is_token_task else None,
+        "baseline": baseline,
+        "mistakes": find_mistakes(
+            split,
+            scored,
+            labels=shards.labels,
+            encoder=trained.encoder,
+            is_token_task=is_token_task,
+        ),
+        "checkpoint": {"file": trained.checkpoint_file.name, "sha256": trained.checkpoint_sha256},
+    }
+
+
+def _predict(job: JobConfig, trained: TrainedModel, shards: Shards) -> list[FloatArray]:
+    device = torch.device("cuda" if job.ray.use_gpu else "cpu")
+    model = trained.model.to(device)
+
+    def run(input_ids: IntArray, attention_mask: IntArray) -> FloatArray:
+        with torch.inference_mode():
+            logits = model(
+                torch.from_numpy(input_ids).to(device), torch.from_numpy(attention_mask).to(device)
+            )
+        array: FloatArray = logits.float().cpu().numpy()
+        return array
+
+    return predict_split(
+        shards.split(_SPLIT),
+        run,
+        batch_rows=job.evaluate.batch_rows,
+        pad_token_id=trained.encoder.pad_token_id,
+        task=shards.task,
+    )
+
+
+def _versions() -> dict[str, str]:
+    packages = ("torch", "numpy", "tokenizers", "matplotlib")
+    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
+
+
+def _summarise(metrics: dict[str, Any]) -> str:
+    text = f"accuracy {metrics['accuracy']:.1%} on {metrics['rows']:,} test rows"
+    if metrics["entity_f1"] is not None:
+        text += f", entity F1 {metrics['entity_f1']['f1']:.1%}"
+    if metrics["baseline"] is not None:
+        text += f", {metrics['baseline']['name']} {metrics['baseline']['accuracy']:.1%}"
+    return text

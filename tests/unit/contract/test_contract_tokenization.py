@@ -1,0 +1,240 @@
+import unicodedata
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel, WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers.processors import BertProcessing
+
+from pipeline.contract.errors import FolderError, MissingFileError
+from pipeline.contract.tokenization import (
+    IGNORED_LABEL,
+    TextEncoder,
+    TextSettings,
+    align_labels,
+    build_text_encoder,
+    clean_text,
+    load_text_encoder,
+)
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "good", "film", "##s", "!"]
+IDS = {word: index for index, word in enumerate(WORDS)}
+PLAIN, HTML = TextSettings(max_seq_len=8), TextSettings(max_seq_len=8, strip_html=True)
+NAUGHTY = [
+    "",
+    " \t\n\r\x0b\x0c\x85\xa0\u2028\u3000",
+    "\x00\x00",
+    "\ud800",
+    "a\udfffb",
+    "\u200b\u200d\ufeff",
+    "\x01\x02\x1b[31m",
+    "Ṱ̺̺̕o͞ ̷i̲̬͇̪͙n̝̗͕v̟̜̘̦͟o̶̙̰̠kè͚̮̺̪̹̱̤ ̖t̝͕̳̣̻̪͞h̼͓̲̦̳̘̲e͇̣̰̦̬͎ ̢̼̻̱̘h͚͎͙̜̣̲ͅi̦̲̣̰̤v̻͍e̺̭̳̪̰-m̢iͅn̖̺̞̲̯̰d̵̼̟͙̩̼̘̳",
+    "الكل في المجمو عة",
+    "田中さんにあげて下さい",
+    "👩‍👩‍👧‍👦 🏳️‍🌈 🇺🇸",
+    "' OR 1=1 -- \"; DROP TABLE users",
+    "<script>alert(1)</script>",
+    "&lt;b&gt; &#0; &#xD800; &#x1F600; &nbsp;&bogus;",
+    "<" * 300 + ">" * 300,
+    "[CLS] [SEP] [PAD] [MASK]",
+    "$HOME `ls` ${jndi:ldap://x} %s %n {0}",
+    "\u202etest\u202c",
+    "x" * 20_000,
+]
+
+
+def make_tokenizer():
+    tokenizer = Tokenizer(WordPiece(IDS, unk_token="[UNK]"))
+    tokenizer.normalizer = BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = BertPreTokenizer()
+    tokenizer.post_processor = BertProcessing(("[SEP]", IDS["[SEP]"]), ("[CLS]", IDS["[CLS]"]))
+    return tokenizer
+
+
+def words_of(encoded):
+    return [WORDS[index] for index in encoded.input_ids]
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    return TextEncoder(make_tokenizer(), PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("  a \t good\n\nfilm ", "a good film"),
+        ("nul\x00byte", "nul byte"),
+        ("lone \ud800 surrogate", "lone surrogate"),
+        ("joined 👩‍👧 stays", "joined 👩‍👧 stays"),
+        ("<br/>kept &amp; as is", "<br/>kept &amp; as is"),
+        ("\u200b\u200b", ""),
+        ("\x00 \x1b \ufffd", ""),
+        ("", ""),
+    ],
+)
+def test_clean_text_without_html(text, expected):
+    assert clean_text(text, PLAIN) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("good<br /><br />film", "good film"),
+        ('<a href="x">a</a> film', "a film"),
+        ("a &amp; b &lt;i&gt;", "a & b <i>"),
+        ("1 < 2 and 3 > 2", "1 < 2 and 3 > 2"),
+        ("i <3 films", "i <3 films"),
+        ("<!-- remark -->film", "film"),
+        ("&#0;film&#xD800;", "\ufffdfilm\ufffd"),
+        ("<p></p>", ""),
+    ],
+)
+def test_clean_text_with_html(text, expected):
+    assert clean_text(text, HTML) == expected
+
+
+@pytest.mark.parametrize("settings", [PLAIN, HTML], ids=["plain", "html"])
+@given(text=st.text(st.characters(codec=None), max_size=60))
+def test_clean_text_gives_valid_unicode_with_single_blanks(text, settings):
+    cleaned = clean_text(text, settings)
+
+    cleaned.encode("utf-8")
+    assert "\x00" not in cleaned
+    assert cleaned == " ".join(cleaned.split())
+
+
+@given(text=st.text(st.characters(codec=None), max_size=60))
+def test_cleaning_a_plain_text_twice_changes_nothing(text):
+    assert clean_text(clean_text(text, PLAIN), PLAIN) == clean_text(text, PLAIN)
+
+
+@pytest.mark.parametrize("text", NAUGHTY, ids=range(len(NAUGHTY)))
+@pytest.mark.parametrize("settings", [PLAIN, HTML], ids=["plain", "html"])
+def test_naughty_texts_are_encoded_within_the_limit(text, settings):
+    encoder = TextEncoder(make_tokenizer(), settings)
+
+    encoded = encoder.encode_texts([encoder.clean(text)])[0]
+
+    assert 2 <= len(encoded.input_ids) <= settings.max_seq_len
+    assert (words_of(encoded)[0], words_of(encoded)[-1]) == ("[CLS]", "[SEP]")
+
+
+@pytest.mark.parametrize("text", ["\u200b", "\x01\x02", "\ud800", "\x00", "\u2060\ufeff"])
+def test_a_text_that_cleans_to_something_shows_something(text):
+    assert clean_text(text, PLAIN) == ""
+    assert all(unicodedata.category(character).startswith("C") for character in text)
+
+
+def test_special_tokens_surround_a_text(encoder):
+    encoded = encoder.encode_texts(["a good films!"])[0]
+
+    assert words_of(encoded) == ["[CLS]", "a", "good", "film", "##s", "!", "[SEP]"]
+    assert encoded.word_ids.tolist() == [-1, 0, 1, 2, 2, 3, -1]
+    assert encoded.input_ids.dtype == encoded.word_ids.dtype == np.int32
+    assert not encoded.is_truncated
+
+
+def test_truncation_keeps_the_limit_and_ends_with_sep(encoder):
+    exact, over = encoder.encode_texts(["a " * 6, "a " * 7])
+
+    assert (len(exact.input_ids), exact.is_truncated) == (8, False)
+    assert (len(over.input_ids), over.is_truncated) == (8, True)
+    assert words_of(over)[-1] == "[SEP]"
+
+
+def test_a_text_has_the_same_ids_whatever_its_batch_mates(encoder):
+    alone = encoder.encode_texts(["good film"])[0]
+    mixed = encoder.encode_texts(["a " * 50, "good film", ""])[1]
+
+    assert alone.input_ids.tolist() == mixed.input_ids.tolist()
+
+
+def test_the_tokenizers_own_truncation_and_padding_are_switched_off():
+    tokenizer = make_tokenizer()
+    tokenizer.enable_truncation(4)
+    tokenizer.enable_padding(length=16)
+
+    encoded = TextEncoder(tokenizer, PLAIN).encode_texts(["a a a a a"])[0]
+
+    assert len(encoded.input_ids) == 7
+
+
+def test_words_keep_their_index_through_sub_tokens(encoder):
+    encoded = encoder.encode_words([["a", "films", "good!"]])[0]
+
+    assert words_of(encoded) == ["[CLS]", "a", "film", "##s", "good", "!", "[SEP]"]
+    assert encoded.word_ids.tolist() == [-1, 0, 1, 1, 2, 2, -1]
+
+
+def test_a_word_that_leaves_no_token_does_not_shift_the_others(encoder):
+    encoded = encoder.encode_words([["a", "\u200b", "film"]])[0]
+
+    assert encoded.word_ids.tolist() == [-1, 0, 2, -1]
+    assert align_labels([5, 6, 7], encoded.word_ids).tolist() == [-100, 5, 7, -100]
+
+
+def test_align_labels_puts_a_words_label_on_its_first_token():
+    labels = align_labels([4, 7], np.array([-1, 0, 0, 1, -1]))
+
+    assert labels.tolist() == [IGNORED_LABEL, 4, IGNORED_LABEL, 7, IGNORED_LABEL]
+    assert labels.dtype == np.int32
+
+
+def test_fingerprint_follows_settings_and_vocabulary(encoder):
+    twin = build_text_encoder(encoder.to_json(), PLAIN)
+    other = make_tokenizer()
+    other.add_tokens(["new"])
+
+    assert twin.fingerprint == encoder.fingerprint
+    different = [
+        TextEncoder(make_tokenizer(), HTML),
+        TextEncoder(make_tokenizer(), TextSettings(max_seq_len=9)),
+        TextEncoder(other, PLAIN),
+    ]
+    assert len({encoder.fingerprint, *(made.fingerprint for made in different)}) == 4
+
+
+def test_a_saved_encoder_loads_to_the_same_ids(encoder, tmp_path):
+    encoder.save(tmp_path)
+
+    loaded = load_text_encoder(tmp_path, PLAIN)
+
+    assert loaded.fingerprint == encoder.fingerprint
+    assert (loaded.pad_token_id, loaded.vocab_size) == (0, len(WORDS))
+
+
+def test_a_vocabulary_file_alone_makes_an_encoder(tmp_path):
+    (tmp_path / "vocab.txt").write_text("\n".join([*WORDS, "[MASK]"]))
+
+    encoded = load_text_encoder(tmp_path, PLAIN).encode_texts(["A good film"])[0]
+
+    assert words_of(encoded) == ["[CLS]", "a", "good", "film", "[SEP]"]
+
+
+def test_a_folder_without_a_tokenizer_is_refused_by_name(tmp_path):
+    with pytest.raises(MissingFileError, match=r"neither tokenizer\.json nor vocab\.txt"):
+        load_text_encoder(tmp_path, PLAIN)
+
+
+def test_a_broken_tokenizer_file_is_refused(tmp_path):
+    (tmp_path / "tokenizer.json").write_text('{"version": 3}')
+
+    with pytest.raises(FolderError, match="cannot be read as a tokenizer"):
+        load_text_encoder(tmp_path, PLAIN)
+
+
+def test_a_limit_that_holds_only_special_tokens_is_refused():
+    with pytest.raises(FolderError, match=r"over the 2 special tokens \(got 2\)"):
+        TextEncoder(make_tokenizer(), TextSettings(max_seq_len=2))
+
+
+def test_a_tokenizer_without_a_padding_token_is_refused():
+    tokenizer = Tokenizer(WordLevel({"a": 0, "[UNK]": 1}, unk_token="[UNK]"))
+
+    with pytest.raises(FolderError, match=r"no \[PAD\] token"):
+        TextEncoder(tokenizer, PLAIN)

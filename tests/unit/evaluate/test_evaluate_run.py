@@ -1,0 +1,177 @@
+import json
+import sys
+from html.parser import HTMLParser
+
+import pytest
+
+from pipeline.contract.errors import AlteredFileError, ConfigError, FolderError
+from pipeline.contract.folder import read_manifest, write_manifest
+from pipeline.evaluate.run import evaluate
+
+NAMES = ["manifest.json", "metrics.json", "report.html"]
+
+
+class Page(HTMLParser):
+    """Collects tags, addresses, ids and texts."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.addresses, self.ids, self.texts = set(), [], [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        for name, value in attrs:
+            if name in ("src", "href", "xlink:href", "action"):
+                self.addresses.append(value)
+            elif name == "id":
+                self.ids.append(value)
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+def read_metrics(job):
+    return json.loads((job.report_dir / "metrics.json").read_text())
+
+
+def change_checkpoint(job, **changes):
+    write_manifest(job.checkpoint_dir, {**read_manifest(job.checkpoint_dir), **changes})
+
+
+def test_a_sequence_job_gets_figures_that_agree_with_each_other(make_job):
+    job = make_job()
+
+    result = evaluate(job)
+
+    assert not result.is_reused
+    assert sorted(path.name for path in result.folder.iterdir()) == NAMES
+    metrics = read_metrics(job)
+    confusion = metrics["confusion"]
+    assert (metrics["task"], metrics["split"], metrics["rows"]) == (
+        "sequence_classification",
+        "test",
+        16,
+    )
+    assert sum(map(sum, confusion)) == metrics["scored"] == 16
+    assert metrics["accuracy"] == (confusion[0][0] + confusion[1][1]) / 16
+    assert sum(bucket["rows"] for bucket in metrics["per_bucket"]) == 16
+    hits = sum(bucket["accuracy"] * bucket["scored"] for bucket in metrics["per_bucket"])
+    assert hits == pytest.approx(metrics["accuracy"] * 16)
+    assert metrics["entity_f1"] is metrics["baseline"] is None
+    assert len(metrics["mistakes"]) == min(10, 16 - round(hits))
+    confidences = [mistake["confidence"] for mistake in metrics["mistakes"]]
+    assert confidences == sorted(confidences, reverse=True)
+
+
+def test_a_token_job_counts_words_and_entities(make_job):
+    job = make_job("token_classification")
+
+    result = evaluate(job)
+
+    metrics = read_metrics(job)
+    assert metrics["scored"] > metrics["rows"] == 16
+    assert set(metrics["entity_f1"]["by_type"]) == {"LOC", "PER"}
+    assert "entity F1" in result.summary
+    mistake = metrics["mistakes"][0]
+    assert mistake["word"] in mistake["text"].split(" ")
+    assert (
+        f"of {metrics['scored']} test words are right"
+        in (job.report_dir / "report.html").read_text()
+    )
+
+
+@pytest.mark.parametrize("task", ["sequence_classification", "token_classification"])
+def test_the_page_escapes_texts_and_labels_and_loads_nothing(make_job, task):
+    job = make_job(task)
+    evaluate(job)
+
+    page = Page((job.report_dir / "report.html").read_text(encoding="utf-8"))
+
+    assert not page.tags & {"script", "img", "link", "iframe", "object", "base", "b>no"}
+    assert [address for address in page.addresses if not address.startswith("#")] == []
+    assert len(page.ids) == len(set(page.ids))
+    text = " ".join(page.texts)
+    assert "<script>alert('x')</script>" in text
+    if task == "sequence_classification":
+        assert "<b>no</b> & $x_" in text
+
+
+def test_equal_inputs_give_equal_bytes(make_job):
+    job = make_job()
+    evaluate(job)
+    before = {name: (job.report_dir / name).read_bytes() for name in NAMES}
+
+    assert not evaluate(job, force=True).is_reused
+
+    assert {name: (job.report_dir / name).read_bytes() for name in NAMES} == before
+
+
+def test_a_finished_report_is_reused_until_an_input_changes(make_job):
+    job = make_job()
+    first = evaluate(job)
+
+    again = evaluate(job)
+    other = evaluate(job.model_copy(update={"evaluate": job.evaluate.__class__(batch_rows=3)}))
+
+    assert again.is_reused
+    assert again.summary == first.summary
+    assert not other.is_reused
+
+
+def test_a_damaged_report_is_written_again(make_job):
+    job = make_job()
+    evaluate(job)
+    (job.report_dir / "report.html").write_text("damaged")
+
+    assert not evaluate(job).is_reused
+    assert (job.report_dir / "report.html").read_text() != "damaged"
+
+
+def test_a_checkpoint_of_other_shards_is_refused(make_job):
+    job = make_job()
+    change_checkpoint(job, shards_fingerprint="shards-0")
+
+    with pytest.raises(FolderError, match=r"trained on other shards .*Run `textlane train`"):
+        evaluate(job)
+
+
+def test_an_unfinished_training_is_refused(make_job):
+    job = make_job()
+    change_checkpoint(job, is_finished=False, checkpoints=[])
+
+    with pytest.raises(FolderError, match="the training is not finished"):
+        evaluate(job)
+
+
+def test_a_changed_checkpoint_is_refused_and_no_report_is_left(make_job):
+    job = make_job()
+    path = next(job.checkpoint_dir.glob("*.pt"))
+    path.write_bytes(path.read_bytes() + b"x")
+
+    with pytest.raises(AlteredFileError, match=r"step_2_loss_0\.5000\.pt"):
+        evaluate(job)
+    assert not job.report_dir.exists()
+
+
+def test_the_baseline_is_measured_on_the_same_rows(make_job):
+    pytest.importorskip("sklearn")
+    job = make_job(baseline=True)
+
+    result = evaluate(job)
+
+    baseline = read_metrics(job)["baseline"]
+    assert baseline["name"] == "TF-IDF + logistic regression"
+    assert 0.0 <= baseline["accuracy"] <= 1.0
+    gap = round(16 * (read_metrics(job)["accuracy"] - baseline["accuracy"]))
+    assert baseline["only_model_right"] - baseline["only_baseline_right"] == gap
+    assert "TF-IDF + logistic regression" in result.summary
+
+
+def test_a_baseline_without_scikit_learn_is_refused_with_a_remedy(make_job, monkeypatch):
+    job = make_job(baseline=True)
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    monkeypatch.setitem(sys.modules, "sklearn.feature_extraction.text", None)
+
+    with pytest.raises(ConfigError, match=r"needs scikit-learn.*pip install 'textlane\[demo\]'"):
+        evaluate(job)
