@@ -1,0 +1,58 @@
+"""What `serve run serve_app/config.yaml` builds: an ingress and two lanes."""
+
+from pathlib import Path
+from typing import Any
+
+from ray import serve
+from ray.serve import Application
+
+from serve_app.config import ServeSettings, settings_from_arguments
+from serve_app.encoding import LaneName
+from serve_app.ingress import Ingress
+from serve_app.lane import Lane
+from serve_app.served import open_served
+
+# Calls that must get through to a replica beside the counted texts: health checks.
+_SPARE_CALLS = 16
+
+
+def build_app(args: dict[str, Any]) -> Application:
+    """Return the application for the arguments in the Ray Serve file.
+
+    Raises:
+        ConfigError: a setting is unknown, of the wrong type or impossible.
+        FolderError: (or a subtype) the bundle cannot be served.
+    """
+    given = settings_from_arguments(args)
+    # Replicas may run in another folder than the one this is called in.
+    settings = given.model_copy(update={"bundle": str(Path(given.bundle).resolve())})
+    version = open_served(settings).version
+    deployment = serve.deployment(
+        name="Ingress",
+        num_replicas=settings.ingress_replicas,
+        ray_actor_options={"num_cpus": settings.ingress_num_cpus},
+        # Over the admission limit, so that the 503 is ours and not a silent queue of Ray's.
+        max_ongoing_requests=2 * settings.max_queued_requests + _SPARE_CALLS,
+        graceful_shutdown_timeout_s=settings.request_timeout_s,
+        graceful_shutdown_wait_loop_s=0.2,
+    )
+    return deployment(serve.ingress()(Ingress)).bind(
+        settings,
+        version=version,
+        short=_bind_lane(settings, name="short", version=version),
+        long=_bind_lane(settings, name="long", version=version),
+    )
+
+
+def _bind_lane(settings: ServeSettings, *, name: LaneName, version: str) -> Application:
+    replicas = {"short": settings.short_replicas, "long": settings.long_replicas}
+    deployment = serve.deployment(
+        name=f"{name.capitalize()}Lane",
+        num_replicas=replicas[name],
+        ray_actor_options={"num_cpus": settings.lane_num_cpus},
+        max_ongoing_requests=settings.ingress_replicas * settings.max_queued_requests
+        + _SPARE_CALLS,
+        graceful_shutdown_timeout_s=settings.request_timeout_s,
+        graceful_shutdown_wait_loop_s=0.2,
+    )
+    return deployment(Lane).bind(settings, name=name, version=version)

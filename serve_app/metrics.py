@@ -1,0 +1,126 @@
+"""Every metric's name, unit, labels and bucket boundaries; Ray exports them to Prometheus.
+
+Ray 2.60 exports a histogram's ``_count`` and buckets exactly but builds its ``_sum`` from
+the middles of the buckets. So what is to be averaged exactly has a counter of its own.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ray.serve import metrics as ray_metrics
+
+from pipeline.contract.batching import padded_token_count
+
+LATENCY_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
+ROW_BUCKETS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricSpec:
+    """One metric; Ray puts ``ray_`` before the name and adds deployment and replica."""
+
+    name: str
+    kind: Literal["counter", "histogram"]
+    unit: str
+    description: str
+    tag_keys: tuple[str, ...]
+    boundaries: tuple[float, ...] = ()
+
+
+REQUEST_LATENCY = MetricSpec(
+    name="textlane_request_latency_seconds",
+    kind="histogram",
+    unit="seconds",
+    description="Time from the request's arrival at the ingress to its whole answer.",
+    tag_keys=("path",),
+    boundaries=LATENCY_BUCKETS_S,
+)
+REQUESTS = MetricSpec(
+    name="textlane_requests",
+    kind="counter",
+    unit="requests",
+    description="Answered requests by HTTP status.",
+    tag_keys=("path", "status"),
+)
+BATCH_ROWS = MetricSpec(
+    name="textlane_batch_rows",
+    kind="histogram",
+    unit="rows",
+    description="Rows of one model run; its count is the number of runs.",
+    tag_keys=("lane",),
+    boundaries=ROW_BUCKETS,
+)
+ROWS = MetricSpec(
+    name="textlane_rows",
+    kind="counter",
+    unit="rows",
+    description="Rows that the model ran; over the count of textlane_batch_rows: mean batch.",
+    tag_keys=("lane",),
+)
+REAL_TOKENS = MetricSpec(
+    name="textlane_real_tokens",
+    kind="counter",
+    unit="tokens",
+    description="Tokens of texts that the model ran.",
+    tag_keys=("lane",),
+)
+PADDED_TOKENS = MetricSpec(
+    name="textlane_padded_tokens",
+    kind="counter",
+    unit="tokens",
+    description="Tokens that the model ran, padding included; compare with real tokens.",
+    tag_keys=("lane",),
+)
+ALL_METRICS = (REQUEST_LATENCY, REQUESTS, BATCH_ROWS, ROWS, REAL_TOKENS, PADDED_TOKENS)
+
+
+class IngressMetrics:
+    """What an ingress replica reports."""
+
+    def __init__(self) -> None:
+        """Register the metrics with Ray."""
+        self._latency = _build_histogram(REQUEST_LATENCY)
+        self._requests = _build_counter(REQUESTS)
+
+    def observe_request(self, *, path: str, status: int, latency_s: float) -> None:
+        """Count one answered request."""
+        self._latency.observe(latency_s, tags={"path": path})
+        self._requests.inc(tags={"path": path, "status": str(status)})
+
+
+class LaneMetrics:
+    """What a lane replica reports."""
+
+    def __init__(self, lane: str) -> None:
+        """Register the metrics with Ray."""
+        self._tags = {"lane": lane}
+        self._batch_rows = _build_histogram(BATCH_ROWS)
+        self._rows = _build_counter(ROWS)
+        self._real_tokens = _build_counter(REAL_TOKENS)
+        self._padded_tokens = _build_counter(PADDED_TOKENS)
+
+    def observe_group(self, lengths: Sequence[int]) -> None:
+        """Count one model run over rows of these lengths."""
+        self._batch_rows.observe(float(len(lengths)), tags=dict(self._tags))
+        self._rows.inc(float(len(lengths)), tags=dict(self._tags))
+        self._real_tokens.inc(float(sum(lengths)), tags=dict(self._tags))
+        self._padded_tokens.inc(float(padded_token_count(lengths)), tags=dict(self._tags))
+
+
+def _build_counter(spec: MetricSpec) -> ray_metrics.Counter:
+    return ray_metrics.Counter(spec.name, description=spec.description, tag_keys=_keys_of(spec))
+
+
+def _build_histogram(spec: MetricSpec) -> ray_metrics.Histogram:
+    return ray_metrics.Histogram(
+        spec.name,
+        description=spec.description,
+        boundaries=list(spec.boundaries),
+        tag_keys=_keys_of(spec),
+    )
+
+
+def _keys_of(spec: MetricSpec) -> Any:
+    # Ray annotates a tuple of one key where it takes a tuple of any length.
+    return spec.tag_keys

@@ -1,0 +1,134 @@
+"""Tiny real bundles: a graph of a few ONNX nodes with a formula that tests can state.
+
+Sequence task: logits are the mean of the tokens' vectors, special tokens included.
+Token task: logits are each token's vector. The vector of a word is 4 at the label it
+stands for and 0 elsewhere; every other token's is 0. ``boom`` is in the tokenizer but not
+in the model, so that running it fails.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers.processors import BertProcessing
+
+from pipeline.contract.bundle import (
+    BUNDLE_SCHEMA_VERSION,
+    FP32_NAME,
+    INT8_NAME,
+    Bundle,
+    BundleManifest,
+    Limits,
+    write_bundle,
+)
+from pipeline.contract.tokenization import TextEncoder, TextSettings
+
+SEQUENCE, TOKEN = "sequence_classification", "token_classification"
+LABELS = {SEQUENCE: ("negative", "positive"), TOKEN: ("O", "PER", "LOC")}
+WEIGHT = 4.0
+FAILING_WORD = "boom"
+_SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+_PLAIN = ["the", "film", "is", "lives", "in", "##s"]
+_WORDS = {
+    "bad": "negative",
+    "dull": "negative",
+    "good": "positive",
+    "fun": "positive",
+    "anna": "PER",
+    "oslo": "LOC",
+}
+VOCABULARY = [*_SPECIAL, *_PLAIN, *_WORDS, FAILING_WORD]
+
+
+def build_tokenizer() -> Tokenizer:
+    """Return an uncased WordPiece tokenizer over ``VOCABULARY``."""
+    ids = {word: index for index, word in enumerate(VOCABULARY)}
+    tokenizer = Tokenizer(WordPiece(ids, unk_token="[UNK]"))
+    tokenizer.normalizer = BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = BertPreTokenizer()
+    tokenizer.post_processor = BertProcessing(("[SEP]", ids["[SEP]"]), ("[CLS]", ids["[CLS]"]))
+    tokenizer.add_special_tokens(_SPECIAL)
+    return tokenizer
+
+
+def build_model(task: str) -> onnx.ModelProto:
+    """Return the graph: int64 input_ids and attention_mask [batch, seq] to float32 logits."""
+    labels = LABELS[task]
+    table = np.zeros((len(VOCABULARY) - 1, len(labels)), dtype=np.float32)
+    for word, label in _WORDS.items():
+        if label in labels:
+            table[VOCABULARY.index(word), labels.index(label)] = WEIGHT
+    nodes = [
+        helper.make_node("Gather", ["table", "input_ids"], ["vectors"]),
+        helper.make_node("Cast", ["attention_mask"], ["mask"], to=TensorProto.FLOAT),
+        helper.make_node("Unsqueeze", ["mask", "last"], ["mask_3d"]),
+        helper.make_node("Mul", ["vectors", "mask_3d"], ["logits" if task == TOKEN else "masked"]),
+    ]
+    if task == SEQUENCE:
+        nodes += [
+            helper.make_node("ReduceSum", ["masked", "middle"], ["sum"], keepdims=0),
+            helper.make_node("ReduceSum", ["mask", "middle"], ["count"], keepdims=1),
+            helper.make_node("Div", ["sum", "count"], ["logits"]),
+        ]
+    shape, axes = ["batch", "seq"], [numpy_helper.from_array(np.array([2]), "last")]
+    if task == SEQUENCE:
+        axes.append(numpy_helper.from_array(np.array([1]), "middle"))
+    out_shape = [*shape, len(labels)] if task == TOKEN else ["batch", len(labels)]
+    graph = helper.make_graph(
+        nodes,
+        "tiny",
+        [
+            helper.make_tensor_value_info("input_ids", TensorProto.INT64, shape),
+            helper.make_tensor_value_info("attention_mask", TensorProto.INT64, shape),
+        ],
+        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, out_shape)],
+        [numpy_helper.from_array(table, "table"), *axes],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=8)
+
+
+def write_tiny_bundle(
+    target: Path,
+    *,
+    task: str = SEQUENCE,
+    max_seq_len: int = 16,
+    max_text_chars: int = 200,
+    with_int8: bool = False,
+) -> Bundle:
+    """Write a bundle; ``with_int8`` adds the same graph under the INT8 name."""
+    settings = TextSettings(max_seq_len=max_seq_len)
+    encoder = TextEncoder(build_tokenizer(), settings)
+
+    def fill(folder: Path) -> None:
+        encoder.save(folder)
+        model = build_model(task)
+        onnx.save(model, folder / FP32_NAME)
+        if with_int8:
+            onnx.save(model, folder / INT8_NAME)
+
+    def describe(files: dict[str, str]) -> BundleManifest:
+        return BundleManifest(
+            schema_version=BUNDLE_SCHEMA_VERSION,
+            name="tiny",
+            task=task,
+            labels=LABELS[task],
+            default_model=FP32_NAME,
+            opset=14,
+            pad_token_id=encoder.pad_token_id,
+            max_seq_len=max_seq_len,
+            strip_html=settings.strip_html,
+            text_fingerprint=encoder.fingerprint,
+            limits=Limits(
+                max_seq_len=max_seq_len, max_text_chars=max_text_chars, max_batch_rows=32
+            ),
+            quality={"accuracy": {FP32_NAME: 1.0}},
+            provenance={"commit": None},
+            files=files,
+        )
+
+    return write_bundle(target, fill=fill, describe=describe)

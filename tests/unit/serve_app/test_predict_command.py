@@ -1,0 +1,121 @@
+"""The predict command, in this process."""
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from bundles import FAILING_WORD, TOKEN, write_tiny_bundle
+
+from pipeline.contract.errors import EmptyTextError
+from serve_app.__main__ import main
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    return write_tiny_bundle(tmp_path_factory.mktemp("predict") / "bundle")
+
+
+def predict(bundle, *arguments):
+    return main(["predict", "--bundle", str(bundle.folder), *arguments])
+
+
+def test_each_argument_is_answered_on_a_line_in_order(bundle, capsys):
+    status = predict(bundle, "good film", "bad  film")
+
+    assert status == 0
+    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert lines == [["positive", "0.7311", "good film"], ["negative", "0.7311", "bad film"]]
+
+
+def test_json_lines_carry_every_score(bundle, capsys):
+    predict(bundle, "--json", "good")
+
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["text"], answer["label"], answer["num_tokens"]) == ("good", "positive", 3)
+    assert set(answer["scores"]) == {"negative", "positive"}
+
+
+def test_lines_of_standard_input_are_texts(bundle, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("good\n\nbad\n" + "fun\n" * 300))
+
+    assert predict(bundle) == 0
+
+    labels = [line.partition("\t")[0] for line in capsys.readouterr().out.splitlines()]
+    assert labels == ["positive", "negative"] + ["positive"] * 300
+
+
+def test_token_task_prints_a_word_a_line(tmp_path, capsys):
+    predict(write_tiny_bundle(tmp_path / "bundle", task=TOKEN), "Anna in Oslo")
+
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("\t")[:2] for line in lines if line] == [
+        ["Anna", "PER"],
+        ["in", "O"],
+        ["Oslo", "LOC"],
+    ]
+
+
+def test_configuration_file_and_set_are_used(bundle, tmp_path, capsys):
+    config = tmp_path / "serve.yaml"
+    config.write_text(f"bundle: {bundle.folder}\n")
+
+    status = main(["predict", "--config", str(config), "--set", "max_text_chars=3", "good"])
+
+    assert status == 2
+    assert "4 characters are over the limit of 3" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([""], "text 1: the text is empty"),
+        (["good", f"{FAILING_WORD} film"], "text 2: the model failed on this text"),
+        (["--set", "model=model_int8.onnx", "good"], "no such model"),
+        (["--set", "modell=x", "good"], "Did you mean model?"),
+        (["--config", "none.yaml", "good"], "none.yaml"),
+    ],
+)
+def test_mistake_is_one_clear_line_and_status_2(bundle, capsys, arguments, message):
+    assert predict(bundle, *arguments) == 2
+
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert "Traceback" not in captured.err
+    assert len(captured.err.strip().splitlines()) == 1
+
+
+def test_debug_shows_the_traceback(bundle):
+    with pytest.raises(EmptyTextError):
+        predict(bundle, "--debug", "")
+
+
+def test_missing_bundle_is_named(tmp_path, capsys):
+    assert main(["predict", "--bundle", str(tmp_path / "none"), "good"]) == 2
+    assert str(tmp_path / "none") in capsys.readouterr().err
+
+
+def test_help_teaches_with_examples(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["predict", "--help"])
+
+    assert caught.value.code == 0
+    assert "textlane predict --bundle" in capsys.readouterr().out
+
+
+def test_a_fresh_process_answers_without_ray_torch_or_http(bundle):
+    code = (
+        "import sys; from serve_app.__main__ import main; "
+        f"main(['predict', '--bundle', {str(bundle.folder)!r}, 'good']); "
+        "print([m for m in ('ray', 'torch', 'fastapi', 'pyarrow') if m in sys.modules])"
+    )
+
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+
+    assert result.stdout.splitlines()[-1] == "[]", result.stderr

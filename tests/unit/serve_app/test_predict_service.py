@@ -1,0 +1,136 @@
+"""The road of a request, with lanes of a known formula in place of Ray."""
+
+import asyncio
+
+import pytest
+from bundles import FAILING_WORD, VOCABULARY, write_tiny_bundle
+from fakes import FakeLane
+
+from pipeline.contract.errors import (
+    DeadlineError,
+    InferenceError,
+    InvalidRequestError,
+    NotReadyError,
+    OverloadedError,
+)
+from serve_app.config import ServeSettings
+from serve_app.schemas import PredictRequest
+from serve_app.served import open_served
+from serve_app.service import PredictService
+
+SHORT, LONG = "good film", "the " * 10
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_tiny_bundle(tmp_path_factory.mktemp("service") / "bundle").folder
+
+
+def build_service(folder, **options):
+    served = open_served(ServeSettings(bundle=str(folder), **options))
+    lanes = {"short": FakeLane(served.version), "long": FakeLane(served.version)}
+    service = PredictService(served, encoder=served.bundle.load_text_encoder(), lanes=lanes)
+    return service, lanes
+
+
+def predict(service, **fields):
+    return asyncio.run(service.predict(PredictRequest(**fields)))
+
+
+def test_each_text_goes_to_its_lane_and_answers_keep_the_order(folder):
+    service, lanes = build_service(folder)
+
+    answers = predict(service, texts=[LONG, SHORT, LONG])
+
+    assert [answer.lane for answer in answers] == ["long", "short", "long"]
+    assert [answer.num_tokens for answer in answers] == [12, 4, 12]
+    assert (len(lanes["short"].asked), len(lanes["long"].asked)) == (1, 2)
+
+
+def test_a_failing_text_is_named(folder):
+    service, lanes = build_service(folder)
+    lanes["short"].failing_ids = {VOCABULARY.index(FAILING_WORD)}
+
+    with pytest.raises(InferenceError, match=r"texts\[1\]"):
+        predict(service, texts=["good", FAILING_WORD])
+
+
+def test_more_texts_than_allowed_are_refused_with_both_numbers(folder):
+    service, _ = build_service(folder, max_texts_per_request=2)
+
+    with pytest.raises(InvalidRequestError, match="3 texts are over the limit of 2"):
+        predict(service, texts=["a", "b", "c"])
+
+
+def test_texts_over_the_admission_limit_are_refused_and_later_ones_are_not(folder):
+    service, lanes = build_service(
+        folder, max_batch_requests=2, max_queued_requests=2, max_texts_per_request=2
+    )
+
+    async def scenario():
+        lanes["short"].hold()
+        first = asyncio.create_task(service.predict(PredictRequest(texts=["good", "bad"])))
+        await asyncio.sleep(0)
+        with pytest.raises(OverloadedError, match="2 texts are in hand, 1 more would pass 2"):
+            await service.predict(PredictRequest(text="fun"))
+        lanes["short"].release()
+        return await first, await service.predict(PredictRequest(text="fun"))
+
+    held, later = asyncio.run(scenario())
+
+    assert (len(held), len(later)) == (2, 1)
+
+
+def test_late_answer_is_given_up_and_its_work_cancelled(folder):
+    service, lanes = build_service(folder, batch_wait_timeout_ms=0, request_timeout_s=0.01)
+
+    async def scenario():
+        lanes["short"].hold()
+        with pytest.raises(DeadlineError, match=r"no answer within 0.01 s"):
+            await service.predict(PredictRequest(text=SHORT))
+
+    asyncio.run(scenario())
+
+    assert lanes["short"].was_cancelled
+
+
+def test_refused_and_late_requests_give_their_places_back(folder):
+    service, lanes = build_service(
+        folder,
+        max_batch_requests=1,
+        max_queued_requests=1,
+        max_texts_per_request=1,
+        batch_wait_timeout_ms=0,
+        request_timeout_s=0.01,
+    )
+
+    async def scenario():
+        lanes["short"].hold()
+        for _ in range(3):
+            with pytest.raises(DeadlineError):
+                await service.predict(PredictRequest(text=SHORT))
+
+    asyncio.run(scenario())
+
+
+def test_check_passes_when_both_lanes_serve_this_version(folder):
+    service, _ = build_service(folder)
+
+    asyncio.run(service.check())
+
+
+def test_check_names_the_lane_that_serves_another_version(folder):
+    service, lanes = build_service(folder)
+    lanes["long"].served_version = "other"
+
+    with pytest.raises(NotReadyError, match="the long lane serves another version"):
+        asyncio.run(service.check())
+
+
+def test_large_requests_are_answered_too(tmp_path):
+    bundle = write_tiny_bundle(tmp_path / "bundle", max_text_chars=20_000)
+    service, _ = build_service(bundle.folder)
+
+    (answer,) = predict(service, text="good " * 3000)
+
+    assert (answer.lane, answer.is_truncated) == ("long", True)

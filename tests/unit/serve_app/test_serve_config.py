@@ -1,0 +1,135 @@
+"""The serving schema, its layers and what it refuses."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from bundles import write_tiny_bundle
+
+from pipeline.contract.errors import ConfigError
+from serve_app.config import (
+    ServeSettings,
+    load_serve_settings,
+    resolve_limits,
+    settings_from_arguments,
+)
+
+SHIPPED = Path(__file__).parents[3] / "serve_app" / "config.yaml"
+
+
+def test_shipped_file_loads_with_the_defaults_it_spells_out():
+    settings = load_serve_settings(SHIPPED).settings
+
+    assert settings == ServeSettings(bundle="outputs/demo_cpu/bundle")
+    assert (settings.max_batch_requests, settings.batch_wait_timeout_ms) == (32, 10.0)
+
+
+def test_shipped_file_listens_on_the_loopback_only():
+    assert yaml.safe_load(SHIPPED.read_text())["http_options"]["host"] == "127.0.0.1"
+
+
+def test_all_shipped_deployments_fit_on_one_core():
+    settings = load_serve_settings(SHIPPED).settings
+
+    lanes = settings.short_replicas + settings.long_replicas
+    reserved = settings.ingress_replicas * settings.ingress_num_cpus
+    assert reserved + lanes * settings.lane_num_cpus <= 1.0
+
+
+def test_environment_beats_the_file_and_set_beats_the_environment(monkeypatch):
+    monkeypatch.setenv("TEXTLANE_SERVE__BUNDLE", "from/env")
+    monkeypatch.setenv("TEXTLANE_SERVE__REQUEST_TIMEOUT_S", "7")
+
+    loaded = load_serve_settings(SHIPPED, ["request_timeout_s=8"])
+
+    assert (loaded.settings.bundle, loaded.settings.request_timeout_s) == ("from/env", 8.0)
+    assert loaded.origins["bundle"] == "environment TEXTLANE_SERVE__BUNDLE"
+    assert loaded.origins["request_timeout_s"] == "--set"
+
+
+def test_environment_beats_the_arguments_of_the_application(monkeypatch):
+    monkeypatch.setenv("TEXTLANE_SERVE__BUNDLE", "from/env")
+
+    assert settings_from_arguments({"bundle": "given"}).bundle == "from/env"
+
+
+def test_plain_mapping_is_a_configuration_too(tmp_path):
+    file = tmp_path / "serve.yaml"
+    file.write_text("bundle: b\nmax_batch_tokens: 1024\n")
+
+    assert load_serve_settings(file).settings.max_batch_tokens == 1024
+
+
+@pytest.mark.parametrize(
+    ("values", "numbers"),
+    [
+        ({"short_max_tokens": 600}, ["short_max_tokens 600", "max_batch_tokens 512"]),
+        ({"max_queued_requests": 16}, ["max_batch_requests 32", "max_queued_requests 16"]),
+        ({"max_texts_per_request": 600}, ["max_texts_per_request 600", "max_queued_requests 512"]),
+        (
+            {"max_text_chars": 100, "max_body_bytes": 99},
+            ["max_text_chars 100", "max_body_bytes 99"],
+        ),
+        (
+            {"batch_wait_timeout_ms": 500, "request_timeout_s": 0.5},
+            ["batch_wait_timeout_ms 500", "request_timeout_s 0.5"],
+        ),
+    ],
+)
+def test_impossible_pair_is_refused_with_both_numbers(values, numbers):
+    with pytest.raises(ConfigError) as caught:
+        settings_from_arguments({"bundle": "b", **values})
+
+    assert all(number in str(caught.value) for number in numbers)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({}, "bundle: the setting is missing"),
+        ({"bundle": "b", "max_batch_request": 1}, "Did you mean max_batch_requests?"),
+        ({"bundle": "b", "threads_per_replica": "2"}, "threads_per_replica"),
+        ({"bundle": "b", "model": "model.pt"}, "model"),
+    ],
+)
+def test_wrong_setting_is_refused_by_name(values, message):
+    with pytest.raises(ConfigError, match=message.replace("?", r"\?")):
+        settings_from_arguments(values)
+
+
+@pytest.mark.parametrize("applications", [[], [{}, {}], "one", [{"args": 3}], ["x"]])
+def test_file_without_exactly_one_application_is_refused(tmp_path, applications):
+    file = tmp_path / "serve.yaml"
+    file.write_text(yaml.safe_dump({"applications": applications}))
+
+    with pytest.raises(ConfigError, match="applications"):
+        load_serve_settings(file)
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    return write_tiny_bundle(tmp_path_factory.mktemp("serve_config") / "bundle", max_seq_len=16)
+
+
+def test_null_takes_what_the_bundle_says(bundle):
+    limits = resolve_limits(ServeSettings(bundle="b"), bundle)
+
+    assert (limits.short_max_tokens, limits.max_seq_len, limits.max_text_chars) == (8, 16, 200)
+
+
+@pytest.mark.parametrize(
+    ("values", "numbers"),
+    [
+        ({"max_batch_tokens": 15}, ["max_batch_tokens 15", "max_seq_len 16"]),
+        ({"short_max_tokens": 16}, ["short_max_tokens 16", "max_seq_len 16"]),
+        ({"max_batch_requests": 64}, ["max_batch_requests 64", "limit 32"]),
+        ({"max_text_chars": 201}, ["max_text_chars 201", "limit 200"]),
+    ],
+)
+def test_setting_that_does_not_fit_the_bundle_is_refused_with_both_numbers(bundle, values, numbers):
+    settings = ServeSettings(bundle="b", **values)
+
+    with pytest.raises(ConfigError) as caught:
+        resolve_limits(settings, bundle)
+
+    assert all(number in str(caught.value) for number in numbers)
