@@ -83,8 +83,9 @@ def _serve_and_ask(
     config, base_url = write_serve_config(options.serve_config, output_dir)
     texts, labels = _pick_texts(load_shards(output_dir / "shards"), options.num_requests)
     command = [sys.executable, "-m", "ray.serve.scripts", "run", str(config)]
-    with owned_process(command, environ=environ, log=output_dir / "serve.log") as server:
-        wait_until_healthy(base_url, is_alive=lambda: server.poll() is None)
+    log = output_dir / "serve.log"
+    with owned_process(command, environ=environ, log=log) as server:
+        wait_until_healthy(base_url, is_alive=lambda: server.poll() is None, log=log)
         return send_texts(base_url, texts, labels=labels)
 
 

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -28,9 +29,9 @@ class TrafficFigures:
 
 
 def wait_until_healthy(
-    base_url: str, *, is_alive: Callable[[], bool], timeout_s: float = 180.0
+    base_url: str, *, is_alive: Callable[[], bool], log: Path, timeout_s: float = 120.0
 ) -> None:
-    """Return when ``/healthz`` answers 200.
+    """Return when ``/healthz`` answers 200; ``log`` is where the server's own words are.
 
     Raises:
         CommandError: the server ended, or did not answer in time.
@@ -43,9 +44,15 @@ def wait_until_healthy(
         except httpx.TransportError:
             pass  # Refused until the proxy listens: the deadline below tells a real failure.
         if not is_alive():
-            raise CommandError("the server ended before it was healthy", place=base_url)
+            raise CommandError(
+                "the server ended before it was healthy", place=base_url, remedy=f"See {log}."
+            )
         time.sleep(0.25)
-    raise CommandError(f"the server was not healthy within {timeout_s:.0f} s", place=base_url)
+    raise CommandError(
+        f"the server was not healthy within {timeout_s:.0f} s",
+        place=base_url,
+        remedy=f"See {log}.",
+    )
 
 
 def send_texts(

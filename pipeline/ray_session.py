@@ -15,8 +15,10 @@ def ray_session(settings: RaySettings) -> Iterator[None]:
     """Connect to Ray for the length of the block; stop only a cluster that was started here.
 
     Inside a submitted job (Ray sets ``RAY_ADDRESS``) or with ``settings.address`` the
-    running cluster is joined; otherwise a local one is started on the loopback interface
+    running cluster is joined; otherwise one is started on this machine, without dashboard,
     and its files are removed at the end. Nested calls reuse the outer connection.
+    Ray 2.60 turns a loopback node address into the machine's own, so a local cluster's
+    internal ports can be reached from its network.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     import ray
@@ -26,7 +28,7 @@ def ray_session(settings: RaySettings) -> Iterator[None]:
         return
     address = settings.address or os.environ.get("RAY_ADDRESS")
     if address:
-        ray.init(address=address, logging_level=logging.WARNING)
+        ray.init(address=address, logging_level=logging.WARNING, log_to_driver=False)
         try:
             yield
         finally:
@@ -48,7 +50,7 @@ def _local_cluster(num_cpus: int | None) -> Iterator[None]:
             num_cpus=num_cpus,
             include_dashboard=False,
             logging_level=logging.WARNING,
-            _node_ip_address="127.0.0.1",
+            log_to_driver=False,  # What workers have to say to people comes as errors or files.
             _temp_dir=folder,
         )
         yield

@@ -1,4 +1,4 @@
-"""One local Ray for all integration tests, on the loopback interface, always shut down."""
+"""One local Ray for all integration tests, always shut down."""
 
 import pytest
 

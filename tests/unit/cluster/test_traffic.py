@@ -3,6 +3,7 @@
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -55,9 +56,9 @@ def test_an_answer_other_than_200_stops_with_its_text(base_url):
 
 
 def test_a_healthy_server_is_noticed(base_url):
-    wait_until_healthy(base_url, is_alive=lambda: True)
+    wait_until_healthy(base_url, is_alive=lambda: True, log=Path("serve.log"))
 
 
 def test_a_server_that_ended_is_not_waited_for():
-    with pytest.raises(CommandError, match="the server ended before it was healthy"):
-        wait_until_healthy("http://127.0.0.1:9", is_alive=lambda: False)
+    with pytest.raises(CommandError, match=r"ended before it was healthy\. See serve\.log\."):
+        wait_until_healthy("http://127.0.0.1:9", is_alive=lambda: False, log=Path("serve.log"))
