@@ -1,0 +1,94 @@
+"""A trained model as evaluation and export take it: weights, labels and tokenizer together."""
+
+import pickle
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from pipeline.contract.errors import AlteredFileError, FolderError
+from pipeline.contract.folder import verify_files
+from pipeline.contract.tokenization import TextEncoder, TextSettings, load_text_encoder
+from pipeline.model.architecture import Architecture
+from pipeline.model.checkpoint_manifest import FINAL, read_checkpoint_manifest
+from pipeline.model.classifier import TextClassifier
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedModel:
+    """The final checkpoint of a finished training."""
+
+    model: nn.Module
+    """In eval mode, on the CPU; ``forward(input_ids, attention_mask) -> float32 logits``."""
+    labels: tuple[str, ...]
+    """Label names; position is the index on the last axis of logits."""
+    task: str
+    architecture: Architecture
+    text_settings: TextSettings
+    encoder: TextEncoder
+    """Gives the ids that the model was trained with."""
+    manifest: dict[str, Any]
+    """The checkpoint folder's manifest."""
+    checkpoint_file: Path
+    checkpoint_sha256: str
+    fingerprint: str
+    """Hash of the settings and inputs of the training."""
+
+
+def load_trained(checkpoint_dir: Path) -> TrainedModel:
+    """Return the final model of a checkpoint folder, its bytes checked.
+
+    Raises:
+        MissingFileError: the folder, its manifest or a file is not there.
+        AlteredFileError: the checkpoint or the tokenizer is not what training wrote.
+        SchemaVersionError: another version wrote the folder.
+        FolderError: the training is not finished, or the file holds another model.
+    """
+    manifest = read_checkpoint_manifest(checkpoint_dir)
+    final = [entry for entry in manifest["checkpoints"] if entry["kind"] == FINAL]
+    if not manifest["is_finished"] or not final:
+        raise FolderError(
+            "the training is not finished",
+            place=str(checkpoint_dir),
+            remedy="Run `textlane train`; it goes on from the last checkpoint.",
+        )
+    verify_files(checkpoint_dir, {final[-1]["file"]: final[-1]["sha256"]})
+    path = checkpoint_dir / str(final[-1]["file"])
+    architecture = Architecture(**manifest["architecture"])
+    text_settings = TextSettings(**manifest["text_settings"])
+    encoder = load_text_encoder(checkpoint_dir, text_settings)
+    if encoder.fingerprint != manifest["text_fingerprint"]:
+        raise AlteredFileError(
+            "tokenizer and text settings are not those of training",
+            place=str(checkpoint_dir),
+            value=encoder.fingerprint,
+            remedy="Run `textlane train --force`.",
+        )
+    return TrainedModel(
+        model=_load_model(path, architecture),
+        labels=tuple(manifest["labels"]),
+        task=str(manifest["task"]),
+        architecture=architecture,
+        text_settings=text_settings,
+        encoder=encoder,
+        manifest=manifest,
+        checkpoint_file=path,
+        checkpoint_sha256=str(final[-1]["sha256"]),
+        fingerprint=str(manifest["fingerprint"]),
+    )
+
+
+def _load_model(path: Path, architecture: Architecture) -> TextClassifier:
+    model = TextClassifier(architecture)
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        model.load_state_dict(state["model"])
+    except (RuntimeError, KeyError, pickle.UnpicklingError) as error:
+        raise FolderError(
+            f"the checkpoint does not hold this model: {error}",
+            place=str(path),
+            remedy="Run `textlane train --force`.",
+        ) from error
+    return model.eval()
