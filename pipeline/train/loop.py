@@ -1,0 +1,197 @@
+"""The training of one worker, start to end, in plain torch; Ray is not needed to run it."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pipeline.config import JobConfig
+from pipeline.contract.batching import IntArray
+from pipeline.contract.shards import load_shards
+from pipeline.data.plan import EpochPlan, PlanSettings, build_epoch_plan, rank_slice
+from pipeline.model.architecture import Architecture
+from pipeline.model.checkpoint_manifest import FINAL, PERMANENT, ROLLING
+from pipeline.model.weights import build_new_model
+from pipeline.train.checkpoint import (
+    capture_state,
+    drop_later_checkpoints,
+    find_latest_checkpoint,
+    load_checkpoint,
+    restore_state,
+    save_checkpoint,
+)
+from pipeline.train.group import Group, seed_step
+from pipeline.train.history import HistoryWriter, StepRecord
+from pipeline.train.micro_batches import MicroBatchReader
+from pipeline.train.schedule import build_schedule, lr_at
+from pipeline.train.step import Optimisation, StepResult, train_step
+
+OnCheckpoint = Callable[[StepRecord], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingRun:
+    """One training as every worker gets it; it can be pickled."""
+
+    job: JobConfig
+    architecture: Architecture
+    shards_dir: Path
+    checkpoint_dir: Path
+    """Has its manifest already; all workers must reach it (shared storage on a cluster)."""
+    pretrained: Path | None
+    total_steps: int
+    facts: dict[str, Any]
+    """Fingerprints and versions, kept in every checkpoint."""
+
+
+def run_training(
+    run: TrainingRun,
+    *,
+    group: Group,
+    device: torch.device,
+    num_threads: int,
+    on_checkpoint: OnCheckpoint | None = None,
+) -> int:
+    """Train from the latest good checkpoint, or from the start, to the end.
+
+    Steps, order of rows and dropout are functions of the seed, the step and the rank, so a
+    resumed run repeats an unbroken one (bit for bit on the same CPU with as many threads).
+
+    Args:
+        run: the training.
+        group: this worker's rank and its sums over all ranks.
+        device: where the model runs.
+        num_threads: torch's threads in this process.
+        on_checkpoint: called on every rank after each checkpoint.
+
+    Returns:
+        The step that the run went on from; 0 for a new one.
+
+    Raises:
+        TrainingError: a loss is not finite; on every rank, with the rows.
+    """
+    torch.set_num_threads(num_threads)
+    model, _ = build_new_model(run.architecture, seed=run.job.seed, pretrained=run.pretrained)
+    state = Optimisation(model, run.job.train, device=device)
+    latest = find_latest_checkpoint(run.checkpoint_dir)
+    first = restore_state(state, load_checkpoint(latest)) if latest else 0
+    model.train()
+    worker = _Worker(run, state, group=group, num_threads=num_threads)
+    if group.rank > 0:
+        for step in range(first + 1, run.total_steps + 1):
+            record = worker.run_step(step)
+            _call_after_checkpoint(run, record, on_checkpoint)
+        return first
+    drop_later_checkpoints(run.checkpoint_dir, step=first)
+    with HistoryWriter(run.checkpoint_dir, after_step=first) as history:
+        for step in range(first + 1, run.total_steps + 1):
+            record = worker.run_step(step)
+            history.append(record)
+            worker.save_if_due(record)
+            _call_after_checkpoint(run, record, on_checkpoint)
+    return first
+
+
+def count_steps(num_rows: int, job: JobConfig) -> int:
+    """Return the optimiser steps of a job; the short batch of an epoch is one as well."""
+    return job.train.epochs * -(-num_rows // job.train.global_batch)
+
+
+def checkpoint_kind(job: JobConfig, *, step: int, total_steps: int) -> str | None:
+    """Return the kind of checkpoint that is due after a step, None for none."""
+    if step == total_steps:
+        return FINAL
+    if step % job.train.permanent_every_steps == 0:
+        return PERMANENT
+    return ROLLING if step % job.train.checkpoint_every_steps == 0 else None
+
+
+def _call_after_checkpoint(
+    run: TrainingRun, record: StepRecord, on_checkpoint: OnCheckpoint | None
+) -> None:
+    kind = checkpoint_kind(run.job, step=record.step, total_steps=run.total_steps)
+    if kind and on_checkpoint:
+        on_checkpoint(record)
+
+
+class _Worker:
+    """What one rank holds between steps."""
+
+    def __init__(
+        self, run: TrainingRun, state: Optimisation, *, group: Group, num_threads: int
+    ) -> None:
+        self._run, self._state, self._group = run, state, group
+        split = load_shards(run.shards_dir, verify=False).split("train")
+        self._lengths: IntArray = split.lengths
+        self._reader = MicroBatchReader(
+            split,
+            micro_batch=run.job.train.micro_batch,
+            pad_token_id=run.architecture.pad_token_id,
+            is_token_task=run.architecture.is_token_task,
+            device=state.device,
+        )
+        self._schedule = build_schedule(run.job.train, total_steps=run.total_steps)
+        self._steps_per_epoch = run.total_steps // run.job.train.epochs
+        self._epoch = -1
+        self._plan: EpochPlan | None = None
+        self._facts = {**run.facts, "world_size": group.world_size, "num_threads": num_threads}
+
+    def run_step(self, step: int) -> StepRecord:
+        started = time.perf_counter()
+        epoch, index = divmod(step - 1, self._steps_per_epoch)
+        batch = self._plan_of(epoch).batch(index)
+        group = self._group
+        rows = rank_slice(batch, self._lengths, rank=group.rank, world_size=group.world_size)
+        lr = lr_at(self._schedule, step)
+        self._state.set_lr(lr)
+        seed_step(self._run.job.seed, step=step, rank=group.rank)
+        result = train_step(self._state, self._reader.read(rows), group=group)
+        seconds = time.perf_counter() - started
+        return _build_record(result, step=step, epoch=epoch, lr=lr, seconds=seconds)
+
+    def save_if_due(self, record: StepRecord) -> None:
+        run, train = self._run, self._run.job.train
+        kind = checkpoint_kind(run.job, step=record.step, total_steps=run.total_steps)
+        if kind is None:
+            return
+        state = capture_state(self._state, step=record.step, facts=self._facts)
+        save_checkpoint(
+            run.checkpoint_dir,
+            state,
+            step=record.step,
+            loss=record.loss,
+            kind=kind,
+            keep=train.keep_checkpoints,
+        )
+
+    def _plan_of(self, epoch: int) -> EpochPlan:
+        if self._plan is None or epoch != self._epoch:
+            settings = PlanSettings(
+                batch_rows=self._run.job.train.global_batch,
+                window_batches=self._run.job.buckets.window_batches,
+                seed=self._run.job.seed,
+                longest_first=self._run.job.train.longest_first,
+            )
+            self._plan = build_epoch_plan(self._lengths, epoch=epoch, settings=settings)
+            self._epoch = epoch
+        return self._plan
+
+
+def _build_record(
+    result: StepResult, *, step: int, epoch: int, lr: float, seconds: float
+) -> StepRecord:
+    return StepRecord(
+        step=step,
+        epoch=epoch,
+        loss=result.loss,
+        lr=lr,
+        grad_norm=None if result.is_skipped else result.grad_norm,
+        tokens=result.tokens,
+        padding_share=1.0 - result.tokens / result.padded_tokens,
+        seconds=seconds,
+        loss_scale=result.loss_scale,
+        skipped=result.is_skipped,
+    )

@@ -1,0 +1,229 @@
+"""The train stage: shards to checkpoint folder."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from pipeline.config import JobConfig, resolve_location
+from pipeline.contract.errors import ConfigError, FolderError
+from pipeline.contract.folder import (
+    atomic_folder,
+    fingerprint,
+    read_manifest,
+    sha256_file,
+    write_manifest,
+)
+from pipeline.contract.shards import Shards, load_shards
+from pipeline.contract.tokenization import TOKENIZER_NAME, TextEncoder, load_text_encoder
+from pipeline.model.architecture import (
+    HF_CONFIG_NAME,
+    Architecture,
+    build_random_architecture,
+    read_hf_architecture,
+)
+from pipeline.model.checkpoint_manifest import (
+    CHECKPOINT_SCHEMA_VERSION,
+    FINAL,
+    read_checkpoint_manifest,
+)
+from pipeline.model.weights import WEIGHTS_NAME, build_new_model
+from pipeline.stage import StageResult, is_done
+from pipeline.train.checkpoint import find_latest_checkpoint
+from pipeline.train.loop import TrainingRun, count_steps
+from pipeline.train.memory import build_memory_ledger, describe_memory
+
+Fit = Callable[[TrainingRun], None]
+
+_VERSIONS_OF = ("numpy", "ray", "tokenizers", "torch")
+_NOT_DECIDING = {
+    "checkpoint_every_steps",
+    "keep_checkpoints",
+    "micro_batch",
+    "permanent_every_steps",
+}
+"""Training settings that do not change what is learned, so that a run goes on under new ones."""
+
+
+def train(job: JobConfig, *, force: bool = False, fit: Fit | None = None) -> StageResult:
+    """Train the job's model on its shards and return the checkpoint folder.
+
+    A finished training of the same inputs and settings is reused, an unfinished one goes on
+    from its last checkpoint; any other content of the folder is replaced.
+
+    Args:
+        job: the job.
+        force: train anew whatever is there.
+        fit: runs the training; None runs it on Ray.
+
+    Raises:
+        FolderError: the shards cannot be used, or the target is no checkpoint folder.
+        WeightsError: the pretrained weights do not fit.
+        ConfigError: a setting does not fit the shards or the pretrained model.
+        TrainingError: training cannot start or go on.
+    """
+    shards = load_shards(job.shards_dir)
+    run = plan_run(job, shards)
+    print_ = Console(stderr=True).print
+    mark = str(run.facts["fingerprint"])
+    if not force and is_done(run.checkpoint_dir, mark) and _final_file(run).is_file():
+        return _result(run, is_reused=True)
+    model, notes = build_new_model(run.architecture, seed=job.seed, pretrained=run.pretrained)
+    num_parameters = sum(parameter.numel() for parameter in model.parameters())
+    del model
+    open_run(run, shards, force=force)
+    ledger = build_memory_ledger(num_parameters, precision=job.train.precision)
+    notes.append(f"memory of each worker: {describe_memory(ledger)}")
+    if latest := find_latest_checkpoint(run.checkpoint_dir):
+        notes.append(f"goes on from {latest.name}")
+    for line in notes:
+        print_(line, highlight=False, markup=False)
+    if fit is None:
+        # Ray is loaded only when there is something to train.
+        from pipeline.train.trainer import fit_on_ray as fit
+    fit(run)
+    return _result(run, is_reused=False)
+
+
+def plan_run(job: JobConfig, shards: Shards) -> TrainingRun:
+    """Return the training of a job on these shards; nothing is written.
+
+    Raises:
+        ConfigError: the shards were made for another task, or hold no rows to train on.
+        WeightsError: config.json of the pretrained model does not fit.
+    """
+    num_rows = int(shards.manifest["splits"]["train"]["rows"])
+    if shards.task != job.task.value or not num_rows:
+        raise ConfigError(
+            f"the shards are for {shards.task} and hold {num_rows} training rows",
+            place=str(shards.folder),
+            value=job.task.value,
+            remedy="Run `textlane prepare` for this job.",
+        )
+    pretrained = Path(resolve_location(job.model.pretrained)) if job.model.pretrained else None
+    encoder = load_text_encoder(shards.folder, shards.text_settings)
+    architecture = _build_architecture(job, shards, encoder=encoder, pretrained=pretrained)
+    total_steps = count_steps(num_rows, job)
+    return TrainingRun(
+        job=job,
+        architecture=architecture,
+        shards_dir=shards.folder.resolve(),
+        checkpoint_dir=job.checkpoint_dir.resolve(),
+        pretrained=pretrained.resolve() if pretrained else None,
+        total_steps=total_steps,
+        facts={
+            "fingerprint": _fingerprint(job, shards, architecture, pretrained=pretrained),
+            "shards_fingerprint": shards.fingerprint,
+            "total_steps": total_steps,
+            "versions": {name: version(name) for name in _VERSIONS_OF},
+        },
+    )
+
+
+def _build_architecture(
+    job: JobConfig, shards: Shards, *, encoder: TextEncoder, pretrained: Path | None
+) -> Architecture:
+    num_labels, pad_token_id = len(shards.labels), encoder.pad_token_id
+    if pretrained is None:
+        return build_random_architecture(
+            job.model,
+            vocab_size=encoder.vocab_size,
+            task=shards.task,
+            num_labels=num_labels,
+            pad_token_id=pad_token_id,
+        )
+    architecture = read_hf_architecture(
+        pretrained,
+        job.model,
+        task=shards.task,
+        num_labels=num_labels,
+        pad_token_id=pad_token_id,
+    )
+    if encoder.vocab_size > architecture.vocab_size:
+        raise ConfigError(
+            f"the shards' tokenizer has {encoder.vocab_size} entries, the pretrained model "
+            f"{architecture.vocab_size}",
+            place="model.pretrained",
+            value=job.model.pretrained,
+            remedy="Run `textlane prepare` again with this model.",
+        )
+    return architecture
+
+
+def _fingerprint(
+    job: JobConfig, shards: Shards, architecture: Architecture, *, pretrained: Path | None
+) -> str:
+    names = (HF_CONFIG_NAME, WEIGHTS_NAME)
+    files = [pretrained / name for name in names] if pretrained else []
+    return fingerprint(
+        {
+            "schema_version": CHECKPOINT_SCHEMA_VERSION,
+            "shards": shards.fingerprint,
+            "seed": job.seed,
+            "window_batches": job.buckets.window_batches,
+            "architecture": asdict(architecture),
+            "train": job.train.model_dump(mode="json", exclude=_NOT_DECIDING),
+            "pretrained": [sha256_file(file) for file in files if file.is_file()],
+        }
+    )
+
+
+def open_run(run: TrainingRun, shards: Shards, *, force: bool) -> None:
+    """Leave an unfinished folder of this run as it is; put an empty one in any other's place."""
+    folder = run.checkpoint_dir
+    if folder.exists() and any(folder.iterdir()):
+        try:
+            found = read_manifest(folder)
+        except FolderError:
+            found = {}
+        if "shards_fingerprint" not in found:
+            raise FolderError(
+                "the folder holds something else than checkpoints and is left alone",
+                place=str(folder),
+                remedy="Move it away or set another output_dir.",
+            )
+        if not force and found.get("fingerprint") == run.facts["fingerprint"]:
+            return
+    with atomic_folder(folder) as fresh:
+        shutil.copyfile(shards.folder / TOKENIZER_NAME, fresh / TOKENIZER_NAME)
+        write_manifest(fresh, _first_manifest(run, shards))
+
+
+def _first_manifest(run: TrainingRun, shards: Shards) -> dict[str, Any]:
+    return {
+        "schema_version": CHECKPOINT_SCHEMA_VERSION,
+        **run.facts,
+        "is_finished": False,
+        "task": shards.task,
+        "labels": shards.labels,
+        "text_settings": asdict(shards.text_settings),
+        "text_fingerprint": load_text_encoder(shards.folder, shards.text_settings).fingerprint,
+        "pad_token_id": run.architecture.pad_token_id,
+        "architecture": asdict(run.architecture),
+        "shards_dir": str(run.shards_dir),
+        "latest": None,
+        "checkpoints": [],
+    }
+
+
+def _result(run: TrainingRun, *, is_reused: bool) -> StageResult:
+    last = _final_entry(run)
+    return StageResult(
+        folder=run.job.checkpoint_dir,
+        is_reused=is_reused,
+        summary=f"{last['step']} steps, last loss {last['loss']:.4f}",
+    )
+
+
+def _final_entry(run: TrainingRun) -> dict[str, Any]:
+    manifest = read_checkpoint_manifest(run.checkpoint_dir)
+    found: dict[str, Any] = next(e for e in manifest["checkpoints"] if e["kind"] == FINAL)
+    return found
+
+
+def _final_file(run: TrainingRun) -> Path:
+    return run.checkpoint_dir / str(_final_entry(run)["file"])

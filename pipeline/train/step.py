@@ -1,0 +1,192 @@
+"""One optimiser step in plain torch: accumulate, sum over ranks, clip, update.
+
+The gradient is that of one big batch: every micro-batch's losses are divided by the weight
+of the whole global batch (rows, or labelled tokens for token labels), then gradients add up
+over micro-batches and over ranks.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from pipeline.config import TrainSettings
+from pipeline.contract.errors import TrainingError
+from pipeline.contract.tokenization import IGNORED_LABEL
+from pipeline.train.group import Group
+from pipeline.train.micro_batches import MicroBatch
+
+_AUTOCAST = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepResult:
+    """What one step did, over all ranks."""
+
+    loss: float
+    """Mean over the global batch's rows (labelled tokens)."""
+    grad_norm: float
+    """L2 norm before clipping; not finite on a skipped step."""
+    tokens: int
+    """Tokens without padding."""
+    padded_tokens: int
+    """Tokens with padding."""
+    loss_scale: float
+    """Scale that the step ran under; 1 without a scaler."""
+    is_skipped: bool
+    """True when fp16 gradients overflowed and the weights stayed."""
+
+
+class Optimisation:
+    """A model with its gradients, optimiser and loss scale."""
+
+    def __init__(self, model: nn.Module, settings: TrainSettings, *, device: torch.device) -> None:
+        """Move the model to the device and make the optimiser's groups."""
+        self.model = model.to(device)
+        self.max_grad_norm = settings.max_grad_norm
+        self.autocast_dtype = _AUTOCAST[settings.precision]
+        self.device = device
+        self.gradients = _share_one_buffer(list(model.parameters()))
+        self.optimizer = torch.optim.AdamW(
+            decay_groups(model, weight_decay=settings.weight_decay), fused=True
+        )
+        self.scaler = torch.amp.GradScaler(
+            device.type,
+            init_scale=settings.loss_scale,
+            growth_factor=2.0,
+            backoff_factor=0.5,
+            growth_interval=settings.loss_scale_growth_steps,
+            enabled=settings.precision == "fp16",
+        )
+
+    def set_lr(self, lr: float) -> None:
+        """Set the learning rate of the next step."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+
+
+def decay_groups(model: nn.Module, *, weight_decay: float) -> list[dict[str, object]]:
+    """Return AdamW's two groups: matrices decay, biases and LayerNorm weights do not."""
+    decayed: list[nn.Parameter] = []
+    spared: list[nn.Parameter] = []
+    for name, parameter in model.named_parameters():
+        is_spared = name.endswith("bias") or "LayerNorm" in name
+        (spared if is_spared else decayed).append(parameter)
+    return [
+        {"params": decayed, "weight_decay": weight_decay},
+        {"params": spared, "weight_decay": 0.0},
+    ]
+
+
+def train_step(
+    state: Optimisation, micro_batches: Sequence[MicroBatch], *, group: Group
+) -> StepResult:
+    """Run one step on this rank's part of a global batch (maybe none) and update the weights.
+
+    Every rank must call it; all get the same result and the same weights.
+
+    Raises:
+        TrainingError: the loss or a gradient is not finite; it names the rows. It is raised
+            on every rank, before the weights change.
+    """
+    weight = torch.tensor(float(sum(m.num_labelled for m in micro_batches)), device=state.device)
+    group.sum_(weight)
+    state.gradients.zero_()
+    losses = [_accumulate(state, micro, weight=max(float(weight), 1.0)) for micro in micro_batches]
+    group.sum_(state.gradients)
+    figures = _sum_figures(state, micro_batches, losses=losses, group=group)
+    if not math.isfinite(figures[0]):
+        raise _not_finite("the loss is not finite", micro_batches, losses=losses, group=group)
+    state.scaler.unscale_(state.optimizer)
+    norm = float(nn.utils.clip_grad_norm_(state.model.parameters(), state.max_grad_norm))
+    if not math.isfinite(norm) and not state.scaler.is_enabled():
+        raise _not_finite("a gradient is not finite", micro_batches, losses=None, group=group)
+    scale = float(state.scaler.get_scale())
+    state.scaler.step(state.optimizer)
+    state.scaler.update()
+    return StepResult(
+        loss=figures[0],
+        grad_norm=norm,
+        tokens=int(figures[1]),
+        padded_tokens=int(figures[2]),
+        loss_scale=scale,
+        is_skipped=not math.isfinite(norm),
+    )
+
+
+def row_losses(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return each row's summed cross-entropy, float32 ``[batch]``.
+
+    Args:
+        logits: float32 ``[batch, num_labels]`` or ``[batch, seq, num_labels]``.
+        labels: int64, the logits' shape without the last axis; -100 counts for nothing.
+    """
+    losses = functional.cross_entropy(
+        logits.flatten(0, -2), labels.flatten(), reduction="none", ignore_index=IGNORED_LABEL
+    )
+    return losses.view(len(labels), -1).sum(dim=1)
+
+
+def _accumulate(state: Optimisation, micro: MicroBatch, *, weight: float) -> Tensor:
+    is_mixed = state.autocast_dtype is not torch.float32
+    with torch.autocast(state.device.type, dtype=state.autocast_dtype, enabled=is_mixed):
+        logits = state.model(micro.input_ids, micro.attention_mask)
+    losses = row_losses(logits, micro.labels) / weight
+    torch.autograd.backward(state.scaler.scale(losses.sum()))
+    return losses.detach()
+
+
+def _sum_figures(
+    state: Optimisation,
+    micro_batches: Sequence[MicroBatch],
+    *,
+    losses: Sequence[Tensor],
+    group: Group,
+) -> list[float]:
+    figures = torch.tensor(
+        [
+            sum(float(loss.sum()) for loss in losses),
+            sum(micro.num_tokens for micro in micro_batches),
+            sum(micro.num_padded_tokens for micro in micro_batches),
+        ],
+        dtype=torch.float64,
+        device=state.device,
+    )
+    group.sum_(figures)
+    return [float(value) for value in figures]
+
+
+def _not_finite(
+    problem: str,
+    micro_batches: Sequence[MicroBatch],
+    *,
+    losses: Sequence[Tensor] | None,
+    group: Group,
+) -> TrainingError:
+    rows = [row_id for micro in micro_batches for row_id in micro.row_ids]
+    if losses is not None:
+        is_bad = [not math.isfinite(value) for loss in losses for value in loss.tolist()]
+        rows = [row_id for row_id, bad in zip(rows, is_bad, strict=True) if bad]
+    return TrainingError(
+        problem,
+        place=f"rows {', '.join(map(str, group.gather(rows)))}",
+        remedy="Lower train.base_lr, or look at these rows of the input.",
+    )
+
+
+def _share_one_buffer(parameters: list[nn.Parameter]) -> Tensor:
+    # All gradients are views of one tensor, so that one call sums them over the ranks.
+    buffer = torch.zeros(
+        sum(parameter.numel() for parameter in parameters),
+        dtype=parameters[0].dtype,
+        device=parameters[0].device,
+    )
+    start = 0
+    for parameter in parameters:
+        part = buffer[start : start + parameter.numel()]
+        parameter.grad = part.view_as(parameter)
+        start += parameter.numel()
+    return buffer

@@ -1,0 +1,68 @@
+import numpy as np
+import pytest
+import torch
+from train_samples import MAX_SEQ_LEN, build_job, write_shards
+
+from pipeline.config import Task
+from pipeline.contract.shards import load_shards
+from pipeline.train.micro_batches import MicroBatchReader
+
+
+def build_reader(tmp_path, task=Task.SEQUENCE, *, micro_batch=4):
+    job = build_job(tmp_path, task)
+    write_shards(job)
+    split = load_shards(job.shards_dir).split("train")
+    reader = MicroBatchReader(
+        split,
+        micro_batch=micro_batch,
+        pad_token_id=0,
+        is_token_task=task is Task.TOKEN,
+        device=torch.device("cpu"),
+    )
+    return split, reader
+
+
+def test_rows_are_sliced_in_order_and_padded_to_their_own_longest(tmp_path):
+    split, reader = build_reader(tmp_path)
+    rows = np.arange(10)[::-1].copy()
+
+    batches = reader.read(rows)
+
+    assert [batch.row_ids for batch in batches] == [
+        (1009, 1008, 1007, 1006),
+        (1005, 1004, 1003, 1002),
+        (1001, 1000),
+    ]
+    for batch, indices in zip(batches, np.split(rows, [4, 8]), strict=True):
+        lengths = split.lengths[indices]
+        assert batch.input_ids.shape == (len(indices), lengths.max())
+        assert batch.num_tokens == lengths.sum()
+        assert batch.num_labelled == len(indices)
+        assert batch.labels.tolist() == [int(split.labels(int(i))[0]) for i in indices]
+
+
+def test_token_labels_are_padded_with_the_ignored_label(tmp_path):
+    split, reader = build_reader(tmp_path, Task.TOKEN, micro_batch=18)
+
+    (batch,) = reader.read(np.arange(18))
+
+    assert batch.labels.shape == batch.input_ids.shape
+    assert set(batch.labels[batch.attention_mask == 0].tolist()) == {-100}
+    assert batch.num_labelled == split.lengths.sum() - 2 * 18  # all but [CLS] and [SEP]
+    assert batch.num_padded_tokens == 18 * split.lengths.max() <= 18 * MAX_SEQ_LEN
+
+
+def test_no_rows_give_no_batches(tmp_path):
+    _, reader = build_reader(tmp_path)
+
+    assert reader.read(np.array([], dtype=np.int64)) == []
+
+
+@pytest.mark.parametrize("task", list(Task))
+def test_tensors_are_int64(tmp_path, task):
+    _, reader = build_reader(tmp_path, task)
+
+    (batch,) = reader.read(np.array([3]))
+
+    kinds = {batch.input_ids.dtype, batch.attention_mask.dtype, batch.labels.dtype}
+    assert kinds == {torch.int64}

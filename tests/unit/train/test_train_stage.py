@@ -1,0 +1,136 @@
+import shutil
+
+import pytest
+from train_samples import build_job, run_alone, write_shards
+
+from pipeline.config import Task
+from pipeline.contract.errors import ConfigError, FolderError, MissingFileError
+from pipeline.contract.folder import read_manifest, write_manifest
+from pipeline.train.history import read_history
+from pipeline.train.run import train
+
+
+class RecordingFit:
+    """Trains without Ray and remembers which step each run went on from."""
+
+    def __init__(self):
+        self.first_steps = []
+
+    def __call__(self, run):
+        self.first_steps.append(run_alone(run))
+
+
+class InterruptedFit:
+    def __call__(self, run):
+        raise KeyboardInterrupt
+
+
+@pytest.fixture
+def job(tmp_path):
+    job = build_job(tmp_path)
+    write_shards(job)
+    return job
+
+
+def with_train(job, **changes):
+    return job.model_copy(update={"train": job.train.model_copy(update=changes)})
+
+
+def test_stage_trains_and_says_what_is_in_the_folder(job, capsys):
+    result = train(job, fit=RecordingFit())
+
+    assert (result.folder, result.is_reused) == (job.checkpoint_dir, False)
+    assert result.summary.startswith("10 steps, last loss ")
+    assert read_manifest(job.checkpoint_dir)["is_finished"] is True
+    tokenizers = [folder / "tokenizer.json" for folder in (job.shards_dir, job.checkpoint_dir)]
+    assert tokenizers[0].read_bytes() == tokenizers[1].read_bytes()
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert "all weights start from the seed" in output.err
+    assert "memory of each worker: parameters 0" in output.err
+
+
+def test_finished_training_is_reused_and_force_trains_again(job):
+    fit = RecordingFit()
+
+    results = [train(job, fit=fit), train(job, fit=fit), train(job, fit=fit, force=True)]
+
+    assert [result.is_reused for result in results] == [False, True, False]
+    assert fit.first_steps == [0, 0]
+
+
+def test_settings_that_change_nothing_learned_do_not_retrain(job):
+    fit = RecordingFit()
+    train(job, fit=fit)
+
+    result = train(with_train(job, micro_batch=2, keep_checkpoints=1), fit=fit)
+
+    assert result.is_reused
+
+
+def test_other_settings_start_anew(job):
+    fit = RecordingFit()
+    train(job, fit=fit)
+
+    train(with_train(job, base_lr=0.1), fit=fit)
+
+    assert fit.first_steps == [0, 0]
+    assert len(read_history(job.checkpoint_dir)) == 10
+
+
+def test_unfinished_training_goes_on_and_says_from_where(job, capsys):
+    fit = RecordingFit()
+    train(job, fit=fit)
+    manifest = read_manifest(job.checkpoint_dir)
+    kept = [entry for entry in manifest["checkpoints"] if entry["step"] <= 6]
+    write_manifest(job.checkpoint_dir, manifest | {"is_finished": False, "checkpoints": kept})
+
+    train(job, fit=fit)
+
+    assert fit.first_steps == [0, 6]
+    assert "goes on from step_6_loss_" in capsys.readouterr().err
+    assert [record.step for record in read_history(job.checkpoint_dir)] == list(range(1, 11))
+
+
+def test_deleted_final_checkpoint_is_trained_again_from_the_one_before(job):
+    fit = RecordingFit()
+    train(job, fit=fit)
+    (job.checkpoint_dir / read_manifest(job.checkpoint_dir)["latest"]).unlink()
+
+    result = train(job, fit=fit)
+
+    assert not result.is_reused
+    assert fit.first_steps == [0, 9]
+
+
+def test_interrupted_training_leaves_a_folder_that_goes_on(job):
+    with pytest.raises(KeyboardInterrupt):
+        train(job, fit=InterruptedFit())
+
+    assert read_manifest(job.checkpoint_dir)["is_finished"] is False
+    assert not train(job, fit=RecordingFit()).is_reused
+
+
+def test_folder_with_something_else_is_left_alone(job):
+    job.checkpoint_dir.mkdir()
+    letter = job.checkpoint_dir / "letter.txt"
+    letter.write_text("not yours")
+
+    with pytest.raises(FolderError, match="left alone"):
+        train(job, fit=RecordingFit(), force=True)
+
+    assert letter.read_text() == "not yours"
+
+
+def test_shards_of_another_task_are_refused(job):
+    other = job.model_copy(update={"task": Task.TOKEN})
+
+    with pytest.raises(ConfigError, match=r"shards are for sequence_classification.*prepare"):
+        train(other, fit=RecordingFit())
+
+
+def test_missing_shards_name_the_stage_to_run(job):
+    shutil.rmtree(job.shards_dir)
+
+    with pytest.raises(MissingFileError, match="Run the stage that writes this folder"):
+        train(job, fit=RecordingFit())

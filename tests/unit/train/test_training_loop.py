@@ -1,0 +1,140 @@
+import dataclasses
+import random
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+from train_fakes import build_thread_groups
+from train_samples import build_job, prepare_run, run_alone
+
+from pipeline.config import Task
+from pipeline.contract.folder import read_manifest
+from pipeline.train.checkpoint import find_latest_checkpoint, load_checkpoint
+from pipeline.train.group import SingleGroup
+from pipeline.train.history import HISTORY_NAME, read_history
+from pipeline.train.loop import checkpoint_kind, count_steps, run_training
+
+
+class StoppedError(Exception):
+    pass
+
+
+def run_until(run, step):
+    """Train and die right after the checkpoint of a step."""
+
+    def stop(record):
+        if record.step == step:
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        run_training(
+            run,
+            group=SingleGroup(),
+            device=torch.device("cpu"),
+            num_threads=1,
+            on_checkpoint=stop,
+        )
+
+
+def timeless(folder):
+    return [dataclasses.replace(record, seconds=0.0) for record in read_history(folder)]
+
+
+def final_model(folder):
+    return load_checkpoint(find_latest_checkpoint(folder))["model"]
+
+
+@pytest.mark.parametrize("task", list(Task))
+@pytest.mark.parametrize("step", [3, 6])
+def test_resumed_run_equals_an_unbroken_one_bit_for_bit(tmp_path, task, step):
+    unbroken = prepare_run(build_job(tmp_path / "unbroken", task))
+    run_alone(unbroken)
+    broken = prepare_run(build_job(tmp_path / "broken", task))
+    run_until(broken, step)
+    # A killed process leaves lines of steps after its checkpoint, the last one cut.
+    with (broken.checkpoint_dir / HISTORY_NAME).open("a") as file:
+        file.write('{"step": 7, "epo')
+    random.seed(99)
+    np.random.seed(99)
+    torch.manual_seed(99)
+
+    assert run_alone(broken) == step
+
+    assert timeless(broken.checkpoint_dir) == timeless(unbroken.checkpoint_dir)
+    expected = final_model(unbroken.checkpoint_dir)
+    for name, tensor in final_model(broken.checkpoint_dir).items():
+        assert torch.equal(tensor, expected[name]), name
+
+
+def test_run_whose_latest_checkpoint_is_truncated_goes_on_from_the_one_before(tmp_path):
+    unbroken = prepare_run(build_job(tmp_path / "unbroken"))
+    run_alone(unbroken)
+    broken = prepare_run(build_job(tmp_path / "broken"))
+    run_until(broken, 6)
+    latest = broken.checkpoint_dir / read_manifest(broken.checkpoint_dir)["latest"]
+    latest.write_bytes(latest.read_bytes()[:100])
+
+    assert run_alone(broken) == 3
+
+    assert timeless(broken.checkpoint_dir) == timeless(unbroken.checkpoint_dir)
+
+
+def test_history_has_one_line_for_each_step_with_the_figures_of_the_plan(tmp_path):
+    run = prepare_run(build_job(tmp_path))
+    run_alone(run)
+
+    records = read_history(run.checkpoint_dir)
+
+    assert [record.step for record in records] == list(range(1, 11))
+    assert [record.epoch for record in records] == [0] * 5 + [1] * 5
+    assert records[-1].lr == 0.0
+    by_epoch = [sum(r.tokens for r in records if r.epoch == epoch) for epoch in (0, 1)]
+    assert by_epoch[0] == by_epoch[1] > 18
+    assert all(0 <= record.padding_share < 1 and record.seconds > 0 for record in records)
+
+
+def test_training_learns_the_task(tmp_path):
+    run = prepare_run(build_job(tmp_path, Task.TOKEN, epochs=20, base_lr=0.6))
+    run_alone(run)
+
+    losses = [record.loss for record in read_history(run.checkpoint_dir)]
+
+    assert sum(losses[:5]) / 5 > 1.0
+    assert sum(losses[-5:]) / 5 < 0.1
+
+
+def test_two_ranks_repeat_the_losses_of_one_without_dropout(tmp_path):
+    jobs = [build_job(tmp_path / name) for name in ("one", "two")]
+    one, two = (prepare_run(job) for job in jobs)
+    calm = {"architecture": dataclasses.replace(one.architecture, dropout=0.0)}
+    one, two = (dataclasses.replace(run, **calm) for run in (one, two))
+    run_alone(one)
+
+    groups = build_thread_groups(2)
+    with ThreadPoolExecutor(2) as pool:
+        list(
+            pool.map(
+                lambda group: run_training(
+                    two, group=group, device=torch.device("cpu"), num_threads=1
+                ),
+                groups,
+            )
+        )
+
+    losses = [[r.loss for r in read_history(run.checkpoint_dir)] for run in (one, two)]
+    assert losses[1] == pytest.approx(losses[0], abs=1e-5)
+
+
+def test_every_epoch_counts_its_short_batch(tmp_path):
+    assert count_steps(18, build_job(tmp_path)) == 10
+    assert count_steps(16, build_job(tmp_path)) == 8
+
+
+def test_kind_of_checkpoint_follows_from_the_step(tmp_path):
+    job = build_job(tmp_path, permanent_every_steps=6)
+
+    kinds = {step: checkpoint_kind(job, step=step, total_steps=10) for step in range(1, 11)}
+
+    due = {step: kind for step, kind in kinds.items() if kind}
+    assert due == {3: "rolling", 6: "permanent", 9: "rolling", 10: "final"}

@@ -1,0 +1,120 @@
+"""A tiny job with shards, so that training runs in a moment without Ray."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+from pipeline.config import JobConfig, Task
+from pipeline.contract.batching import pad_rows
+from pipeline.contract.folder import hash_files, write_manifest
+from pipeline.contract.shards import SHARD_SCHEMA, SHARDS_SCHEMA_VERSION, load_shards, write_shard
+from pipeline.contract.tokenization import IGNORED_LABEL, TextEncoder, TextSettings
+from pipeline.train.group import SingleGroup
+from pipeline.train.loop import TrainingRun, run_training
+from pipeline.train.micro_batches import MicroBatch
+from pipeline.train.run import open_run, plan_run
+
+NUM_LABELS = 3
+MAX_SEQ_LEN = 12
+WORDS = [f"w{index}" for index in range(40)]
+
+
+def build_job(output_dir: Path, task: Task = Task.SEQUENCE, **train: Any) -> JobConfig:
+    values = {
+        "name": "tiny",
+        "task": task,
+        "output_dir": str(output_dir),
+        "seed": 5,
+        "data": {"files": ["none.csv"]},
+        "buckets": {"window_batches": 2},
+        "model": {"max_seq_len": MAX_SEQ_LEN, "hidden_size": 16, "num_layers": 1, "num_heads": 2},
+        "train": {
+            "epochs": 2,
+            "global_batch": 4,
+            "micro_batch": 4,
+            "base_lr": 0.3,
+            "checkpoint_every_steps": 3,
+            **train,
+        },
+    }
+    return JobConfig.model_validate(values)
+
+
+def write_shards(job: JobConfig, *, rows: int = 18) -> None:
+    """Write shards whose label is the row's first word, which a tiny model can learn."""
+    encoder = _build_encoder()
+    generator = np.random.default_rng(0)
+    splits = {}
+    for split in ("train", "validation", "test"):
+        file = f"{split}/bucket_00_shard_00000.arrow"
+        made = [_row(generator, 1000 + index, job.task, encoder) for index in range(rows)]
+        write_shard(job.shards_dir / file, pa.Table.from_pylist(made, schema=SHARD_SCHEMA))
+        splits[split] = {"files": [file], "rows": rows}
+    encoder.save(job.shards_dir)
+    manifest = {
+        "schema_version": SHARDS_SCHEMA_VERSION,
+        "fingerprint": "shards-of-the-test",
+        "task": job.task.value,
+        "labels": [f"label{index}" for index in range(NUM_LABELS)],
+        "text_settings": asdict(encoder.settings),
+        "bucket_edges": [MAX_SEQ_LEN],
+        "splits": splits,
+        "files": hash_files(job.shards_dir),
+    }
+    write_manifest(job.shards_dir, manifest)
+
+
+def prepare_run(job: JobConfig) -> TrainingRun:
+    """Write shards and an empty checkpoint folder, as the stage does before it starts Ray."""
+    write_shards(job)
+    shards = load_shards(job.shards_dir)
+    run = plan_run(job, shards)
+    open_run(run, shards, force=False)
+    return run
+
+
+def run_alone(run: TrainingRun) -> int:
+    return run_training(run, group=SingleGroup(), device=torch.device("cpu"), num_threads=1)
+
+
+def build_micro_batch(lengths: list[int], *, is_token_task: bool = False) -> MicroBatch:
+    """Return rows whose ids and labels depend on their position only."""
+    rows = [np.arange(4, 4 + length) + index for index, length in enumerate(lengths)]
+    input_ids, mask = pad_rows(rows, pad_value=0)
+    labels = np.arange(len(lengths)) % NUM_LABELS
+    if is_token_task:
+        labels = np.where((mask == 1) & (input_ids % 2 == 0), input_ids % NUM_LABELS, IGNORED_LABEL)
+    return MicroBatch(
+        input_ids=torch.from_numpy(input_ids),
+        attention_mask=torch.from_numpy(mask),
+        labels=torch.from_numpy(labels),
+        row_ids=tuple(range(100, 100 + len(lengths))),
+    )
+
+
+def _build_encoder() -> TextEncoder:
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS]
+    vocab = {word: index for index, word in enumerate(words)}
+    tokenizer = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    return TextEncoder(tokenizer, TextSettings(max_seq_len=MAX_SEQ_LEN))
+
+
+def _row(
+    generator: np.random.Generator, row_id: int, task: Task, encoder: TextEncoder
+) -> dict[str, Any]:
+    words = list(generator.integers(0, len(WORDS), size=generator.integers(1, MAX_SEQ_LEN - 2)))
+    text = " ".join(WORDS[word] for word in words)
+    word_labels = [int(word) % NUM_LABELS for word in words]
+    is_token_task = task is Task.TOKEN
+    labels = [IGNORED_LABEL, *word_labels, IGNORED_LABEL] if is_token_task else word_labels[:1]
+    input_ids = encoder.encode_texts([text])[0].input_ids
+    return {"row_id": row_id, "text": text, "input_ids": input_ids, "labels": labels}
