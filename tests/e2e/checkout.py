@@ -1,0 +1,75 @@
+"""A copy of the checkout to run the README's commands in, so that nobody's outputs are touched."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+# The README's jobs, made small: one layer from random weights, a few hundred short rows.
+SMALL_JOB = {
+    "TEXTLANE_DATA__SAMPLE_ROWS": "240",
+    "TEXTLANE_MODEL__PRETRAINED": "null",
+    "TEXTLANE_MODEL__HIDDEN_SIZE": "32",
+    "TEXTLANE_MODEL__NUM_LAYERS": "1",
+    "TEXTLANE_MODEL__MAX_SEQ_LEN": "32",
+    "TEXTLANE_MODEL__VOCAB_SIZE": "1000",
+    "TEXTLANE_TRAIN__EPOCHS": "1",
+    "TEXTLANE_TRAIN__PRECISION": "fp32",
+}
+MARK = "README_COMMAND_MARK"
+
+
+def copy_checkout(target):
+    """Copy what git would carry (new files included) and lend the copy this environment."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    )
+    for name in listed.stdout.decode().rstrip("\0").split("\0"):
+        if (ROOT / name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, target / name)
+    (target / ".venv").symlink_to(sys.prefix)
+
+
+def environment(scratch, **more):
+    """Return an environment whose temporary files and marks are ours alone."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
+    return {
+        **kept,
+        **SMALL_JOB,
+        "TMPDIR": str(scratch),
+        "RAY_TMPDIR": str(scratch),
+        "RAY_USAGE_STATS_ENABLED": "0",
+        MARK: str(scratch),
+        **more,
+    }
+
+
+def marked_processes(scratch):
+    """Return the command lines of running processes that carry our mark."""
+    mark = f"{MARK}={scratch}".encode()
+    found = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit() and int(folder.name) != os.getpid():
+            try:
+                if mark in (folder / "environ").read_bytes().split(b"\0"):
+                    line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+                    if line:  # A zombie has none.
+                        found[int(folder.name)] = line
+            except OSError:
+                continue  # It ended while we looked, or is not ours to read.
+    return found
+
+
+def left_running(scratch, patience_s=20.0):
+    """Return what still runs with our mark after a while of grace."""
+    deadline = time.monotonic() + patience_s
+    while (left := marked_processes(scratch)) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return left

@@ -1,0 +1,206 @@
+"""Every command of the README, as a person would type it, on a small job."""
+
+import json
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from checkout import ROOT, copy_checkout, environment, left_running
+
+pytestmark = pytest.mark.ray
+
+COMMANDS = re.findall(r"```bash\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)
+COMMANDS = [line for block in COMMANDS for line in block.strip().splitlines()]
+ACTIVATE = "source .venv/bin/activate"
+
+
+def command_like(beginning):
+    found = [line for line in COMMANDS if line.startswith(beginning)]
+    assert len(found) == 1, f"the README has {len(found)} commands like {beginning!r}"
+    return found[0]
+
+
+@pytest.fixture(scope="module")
+def scratch():
+    # Sockets live below it and their paths may have 107 bytes only: pytest's are too long.
+    folder = Path(tempfile.mkdtemp(prefix="tl-"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("checkout")
+    copy_checkout(folder)
+    return folder
+
+
+def run(command, checkout, scratch, timeout_s=300):
+    result = subprocess.run(
+        ["bash", "-c", f"{ACTIVATE} && {command}"],
+        cwd=checkout,
+        env=environment(scratch),
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+    )
+    assert result.returncode == 0, result.stdout[-5000:] + result.stderr[-5000:]
+    return result.stdout
+
+
+@contextmanager
+def running(command, checkout, scratch, url):
+    with (checkout / "background.log").open("wb") as log:
+        process = subprocess.Popen(
+            ["bash", "-c", f"{ACTIVATE} && exec {command}"],
+            cwd=checkout,
+            env=environment(scratch),
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            wait_for(url, process, checkout)
+            yield
+        finally:
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(timeout=60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+    assert left_running(scratch) == {}
+
+
+def wait_for(url, process, checkout):
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        try:
+            if httpx.get(url, timeout=5).status_code == httpx.codes.OK:
+                return
+        except httpx.TransportError:
+            pass
+        assert process.poll() is None, (checkout / "background.log").read_text()[-5000:]
+        time.sleep(0.3)
+    pytest.fail(f"{url} did not answer: {(checkout / 'background.log').read_text()[-5000:]}")
+
+
+def need_port(port):
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            pytest.skip(f"port {port} is taken by another program on this machine")
+
+
+@pytest.fixture(scope="module")
+def demo(checkout, scratch):
+    return run(command_like("make demo"), checkout, scratch)
+
+
+def test_make_demo_prints_one_table_and_leaves_only_outputs(demo, checkout, scratch):
+    summary = json.loads((checkout / "outputs/demo_cpu/summary.json").read_text())
+
+    for text in ("rows read / kept", "padding share", "TF-IDF", "ONNX INT8", "P50 / P99"):
+        assert text in demo
+    rows = summary["rows"]
+    assert rows["read"] == 33530 == rows["kept"] + rows["rejected"] + rows["not_sampled"]
+    assert Path(checkout, summary["report"]).is_file()
+    assert summary["traffic"]["num_requests"] > 0
+    assert left_running(scratch) == {}
+    assert list(scratch.iterdir()) == []
+
+
+def test_a_second_demo_trains_nothing_again(demo, checkout, scratch):
+    weights = {p: p.stat().st_mtime_ns for p in (checkout / "outputs").rglob("*.pt")}
+
+    run(command_like("make demo"), checkout, scratch)
+
+    assert weights
+    assert {p: p.stat().st_mtime_ns for p in (checkout / "outputs").rglob("*.pt")} == weights
+
+
+def test_predict_answers_each_text(demo, checkout, scratch):
+    answers = run(command_like("textlane predict"), checkout, scratch)
+
+    assert len(re.findall(r"negative|positive", answers)) >= 2
+
+
+def test_serve_run_answers_the_readme_request(demo, checkout, scratch):
+    need_port(8000)
+    request = shlex.split(command_like("curl"))
+    url = next(word for word in request if word.startswith("http"))
+    body = request[request.index("-d") + 1]
+
+    with running(command_like("serve run"), checkout, scratch, "http://127.0.0.1:8000/healthz"):
+        if shutil.which("curl"):
+            answer = json.loads(subprocess.run(request, capture_output=True, check=True).stdout)
+        else:
+            answer = httpx.post(url, json=json.loads(body)).json()
+        page = httpx.get("http://127.0.0.1:8000/docs")
+        model = httpx.get("http://127.0.0.1:8000/v1/model").json()
+
+    assert answer["label"] in {"negative", "positive"}
+    assert page.status_code == httpx.codes.OK
+    assert "demo_cpu" in json.dumps(model)
+
+
+def test_the_token_job_runs_from_its_own_file(checkout, scratch):
+    run(command_like("textlane run"), checkout, scratch)
+
+    metrics = json.loads((checkout / "outputs/entities_cpu/report/metrics.json").read_text())
+    assert metrics["task"] == "token_classification"
+
+
+def test_settings_show_their_origin(checkout, scratch):
+    lines = run(command_like("TEXTLANE_TRAIN__BASE_LR"), checkout, scratch).splitlines()
+
+    origins = {line.split()[0]: line.split(maxsplit=2)[2] for line in lines}
+    assert origins["train.base_lr"] == "environment TEXTLANE_TRAIN__BASE_LR"
+    assert origins["train.epochs"] == "--set"
+
+
+def test_a_submitted_job_runs_on_a_started_cluster(checkout, scratch):
+    need_port(8265)
+    need_port(6379)
+    # A virtual environment is a link here; a folder of another name stands for forgotten data.
+    (checkout / "data").mkdir(exist_ok=True)
+    (checkout / "data/large.bin").write_bytes(b"\0" * 1024)
+    start = command_like("ray start")
+
+    with running(start, checkout, scratch, "http://127.0.0.1:8265/api/version"):
+        output = run(command_like("ray job submit"), checkout, scratch)
+        uploads = [p for p in scratch.rglob("_ray_pkg_*") if p.is_dir() and p.name[9:].isalnum()]
+        carried = {p.name for upload in uploads for p in upload.iterdir()}
+
+    assert "succeeded" in output
+    assert "export" in output
+    assert "pyproject.toml" in carried
+    assert not carried & {".venv", "data"}
+
+
+def test_every_readme_command_is_run_by_a_test_here():
+    tested = (
+        "make demo",
+        ACTIVATE,
+        "textlane predict",
+        "serve run",
+        "curl",
+        "textlane run",
+        "TEXTLANE_TRAIN__BASE_LR",
+        "ray start",
+        "ray job submit",
+        "make check",  # What runs these tests; it is not run inside itself.
+    )
+
+    assert [line for line in COMMANDS if not line.startswith(tested)] == []
+    assert "check:" in (ROOT / "Makefile").read_text()
