@@ -30,6 +30,7 @@ def build_summary(output_dir: Path, traffic: dict[str, Any]) -> dict[str, Any]:
         "splits": {name: split["rows"] for name, split in shards["splits"].items()},
         "padding": shards["padding"],
         "baseline": metrics.get("baseline"),
+        "torch_accuracy": metrics["accuracy"],
         "quality": bundle.manifest.quality,
         "default_model": bundle.manifest.default_model,
         "traffic": traffic,
@@ -63,7 +64,8 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     if baseline:
         lines.append((f"test accuracy {baseline['name']}", f"{baseline['accuracy']:.2%}"))
-    for name, value in quality["accuracy"].items():
+    accuracies = {"torch": summary["torch_accuracy"], **quality["accuracy"]}
+    for name, value in accuracies.items():
         lines.append((f"test accuracy {_MODEL_TITLES.get(name, name)}", f"{value:.2%}"))
     for name, value in quality["size_bytes"].items():
         lines.append((f"size {_MODEL_TITLES.get(name, name)}", f"{value / 1e6:.1f} MB"))

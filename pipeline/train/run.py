@@ -84,7 +84,9 @@ def train(job: JobConfig, *, force: bool = False, fit: Fit | None = None) -> Sta
         print_(line, highlight=False, markup=False)
     if fit is None:
         # Ray is loaded only when there is something to train.
-        from pipeline.train.trainer import fit_on_ray as fit
+        from pipeline.train.trainer import fit_on_ray
+
+        fit = fit_on_ray
     fit(run)
     return _result(run, is_reused=False)
 

@@ -106,6 +106,10 @@ def _train_loop_per_worker(config: dict[str, Any]) -> TrainingError | None:
     context = ray.train.get_context()
     group: Group = SingleGroup() if context.get_world_size() == 1 else DistributedGroup()
 
+    device = ray.train.torch.get_device()
+    if device.type == "cuda":
+        torch.cuda.set_device(device)  # all_gather_object sends through the current device.
+
     def report(record: StepRecord) -> None:
         ray.train.report(asdict(record))
 
@@ -113,7 +117,7 @@ def _train_loop_per_worker(config: dict[str, Any]) -> TrainingError | None:
         run_training(
             run,
             group=group,
-            device=ray.train.torch.get_device(),
+            device=device,
             num_threads=_num_threads(run.job.ray, context.get_local_world_size()),
             on_checkpoint=report,
         )
