@@ -41,9 +41,11 @@ def run_demo(options: DemoOptions) -> None:
         ConfigError: the serving configuration cannot be used.
     """
     console = Console(stderr=True)
-    scratch = tempfile.mkdtemp(prefix="textlane-demo-")
-    # Ray keeps logs and sockets under its temporary folder and never removes them.
-    environ = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": scratch}
+    # Ray and torch leave logs, sockets and caches in temporary folders. A short name, because
+    # a socket's path may have 107 bytes in all.
+    scratch = tempfile.mkdtemp(prefix="tl-")
+    places = {"RAY_TMPDIR": scratch, "TMPDIR": scratch}
+    environ = {**os.environ, **places, "RAY_USAGE_STATS_ENABLED": "0"}
     try:
         output_dir = _job_output(options, environ)
         run_to_end(_pipeline_command("run", options), environ=environ)

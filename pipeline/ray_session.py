@@ -42,8 +42,9 @@ def ray_session(settings: RaySettings) -> Iterator[None]:
 def _local_cluster(num_cpus: int | None) -> Iterator[None]:
     import ray
 
-    # Ray never removes its session folders; each holds logs and sockets.
-    folder = tempfile.mkdtemp(prefix="textlane-ray-")
+    # Ray never removes its session folders; each holds logs and sockets, whose paths may
+    # have 107 bytes in all: hence the short name.
+    folder = tempfile.mkdtemp(prefix="tl-")
     try:
         ray.init(
             address="local",  # Without it Ray would join any cluster it finds on this machine.
