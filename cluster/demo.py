@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import shutil
 import socket
 import sys
@@ -46,6 +47,9 @@ def run_demo(options: DemoOptions) -> None:
     scratch = tempfile.mkdtemp(prefix="tl-")
     places = {"RAY_TMPDIR": scratch, "TMPDIR": scratch}
     environ = {**os.environ, **places, "RAY_USAGE_STATS_ENABLED": "0"}
+    if "RAY_AUTH_MODE" not in environ:
+        # Otherwise Ray saves a token in the home folder, which outlives the demo.
+        environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(16))
     try:
         output_dir = _job_output(options, environ)
         run_to_end(_pipeline_command("run", options), environ=environ)

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -21,12 +22,14 @@ def ray_session(settings: RaySettings) -> Iterator[None]:
     internal ports can be reached from its network.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    address = settings.address or os.environ.get("RAY_ADDRESS")
+    if not address:
+        _demand_own_token()
     import ray
 
     if ray.is_initialized():
         yield
         return
-    address = settings.address or os.environ.get("RAY_ADDRESS")
     if address:
         ray.init(address=address, logging_level=logging.WARNING, log_to_driver=False)
         try:
@@ -36,6 +39,14 @@ def ray_session(settings: RaySettings) -> Iterator[None]:
         return
     with _local_cluster(settings.num_cpus):
         yield
+
+
+def _demand_own_token() -> None:
+    # Left alone, Ray 2.60 saves a token in the home folder for a local cluster, and that
+    # file then changes what `ray start` and `ray job submit` do on this machine.
+    if "RAY_AUTH_MODE" not in os.environ:
+        os.environ["RAY_AUTH_MODE"] = "token"
+        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(16)
 
 
 @contextmanager

@@ -37,8 +37,15 @@ def copy_checkout(target):
     (target / ".venv").symlink_to(sys.prefix)
 
 
-def environment(scratch, **more):
-    """Return an environment whose temporary files and marks are ours alone."""
+def home_beside(scratch):
+    """Return a home folder of our own: Ray keeps a token there that changes its commands."""
+    home = scratch.with_name(f"{scratch.name}-home")
+    home.mkdir(exist_ok=True)
+    return home
+
+
+def environment(scratch):
+    """Return an environment whose temporary files, home and marks are ours alone."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
     return {
         **kept,
@@ -47,7 +54,7 @@ def environment(scratch, **more):
         "RAY_TMPDIR": str(scratch),
         "RAY_USAGE_STATS_ENABLED": "0",
         MARK: str(scratch),
-        **more,
+        "HOME": str(home_beside(scratch)),
     }
 
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from checkout import copy_checkout, environment, left_running, marked_processes
+from checkout import copy_checkout, environment, home_beside, left_running, marked_processes
 
 pytestmark = pytest.mark.ray
 
@@ -47,3 +47,4 @@ def test_a_stopped_demo_leaves_nothing_behind(tmp_path, sign, number):
     finally:
         demo.kill()
         shutil.rmtree(scratch, ignore_errors=True)
+        shutil.rmtree(home_beside(scratch), ignore_errors=True)

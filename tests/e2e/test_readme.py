@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from checkout import ROOT, copy_checkout, environment, left_running
+from checkout import ROOT, copy_checkout, environment, home_beside, left_running
 
 pytestmark = pytest.mark.ray
 
@@ -35,6 +35,7 @@ def scratch():
     folder = Path(tempfile.mkdtemp(prefix="tl-"))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(home_beside(folder), ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +62,7 @@ def run(command, checkout, scratch, timeout_s=300):
 def running(command, checkout, scratch, url, up=(httpx.codes.OK,)):
     with (checkout / "background.log").open("wb") as log:
         process = subprocess.Popen(
-            ["bash", "-c", f"{ACTIVATE} && exec {command}"],
+            ["bash", "-c", f"{ACTIVATE} && exec env {command}"],
             cwd=checkout,
             env=environment(scratch),
             stdout=log,
@@ -118,6 +119,7 @@ def test_make_demo_prints_one_table_and_leaves_only_outputs(demo, checkout, scra
     assert summary["traffic"]["num_requests"] > 0
     assert left_running(scratch) == {}
     assert list(scratch.iterdir()) == []
+    assert list(home_beside(scratch).glob(".ray*")) == []
 
 
 def test_a_second_demo_trains_nothing_again(demo, checkout, scratch):
@@ -175,12 +177,13 @@ def test_a_submitted_job_runs_on_a_started_cluster(checkout, scratch):
     # A virtual environment is a link here; a folder of another name stands for forgotten data.
     (checkout / "data").mkdir(exist_ok=True)
     (checkout / "data/large.bin").write_bytes(b"\0" * 1024)
-    start = command_like("ray start")
+    run(command_like("ray get-auth-token"), checkout, scratch)
+    start = command_like("RAY_AUTH_MODE=token ray start")
 
     # Ray asks for a token here, which its own commands know; being asked means it is up.
     up = (httpx.codes.OK, httpx.codes.UNAUTHORIZED)
     with running(start, checkout, scratch, "http://127.0.0.1:8265/api/version", up):
-        output = run(command_like("ray job submit"), checkout, scratch)
+        output = run(command_like("RAY_AUTH_MODE=token ray job submit"), checkout, scratch)
         uploads = [p for p in scratch.rglob("_ray_pkg_*") if p.is_dir() and p.name[9:].isalnum()]
         carried = {p.name for upload in uploads for p in upload.iterdir()}
 
@@ -199,8 +202,9 @@ def test_every_readme_command_is_run_by_a_test_here():
         "curl",
         "textlane run",
         "TEXTLANE_TRAIN__BASE_LR",
-        "ray start",
-        "ray job submit",
+        "ray get-auth-token",
+        "RAY_AUTH_MODE=token ray start",
+        "RAY_AUTH_MODE=token ray job submit",
         "make check",  # What runs these tests; it is not run inside itself.
     )
 
