@@ -17,7 +17,7 @@ from pipeline.contract.errors import TextlaneError
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status: 0 done, 2 the user's mistake, 130 Ctrl-C."""
     options = _build_parser().parse_args(argv)
-    console = Console(stderr=True)
+    console = Console(stderr=True, soft_wrap=True)
     signal.signal(signal.SIGTERM, _stop_like_interrupt)
     try:
         run_demo(

@@ -41,7 +41,7 @@ def run_demo(options: DemoOptions) -> None:
         CommandError: a stage or the server failed.
         ConfigError: the serving configuration cannot be used.
     """
-    console = Console(stderr=True)
+    console = Console(stderr=True, soft_wrap=True)
     # Ray and torch leave logs, sockets and caches in temporary folders. A short name, because
     # a socket's path may have 107 bytes in all.
     scratch = tempfile.mkdtemp(prefix="tl-")

@@ -43,7 +43,7 @@ _STAGE_HELP = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status: 0 done, 2 the user's mistake, 130 Ctrl-C."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    console = Console(stderr=True)
+    console = Console(stderr=True, soft_wrap=True)
     others = {entry.name: entry for entry in entry_points(group="textlane.commands")}
     if arguments and arguments[0] in others:
         return int(others[arguments[0]].load()(arguments))
@@ -134,7 +134,7 @@ def _run_stages(options: argparse.Namespace) -> None:
 
 
 def _run_stage(name: str, job: JobConfig, *, force: bool) -> None:
-    console = Console(stderr=True)
+    console = Console(stderr=True, soft_wrap=True)
     started = time.monotonic()
     result = _load_stage(name)(job, force=force)
     took = "already done" if result.is_reused else f"{time.monotonic() - started:.1f} s"

@@ -4,6 +4,7 @@ import logging
 import os
 import secrets
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,7 +45,8 @@ def ray_session(settings: RaySettings) -> Iterator[None]:
 def _demand_own_token() -> None:
     # Left alone, Ray 2.60 saves a token in the home folder for a local cluster, and that
     # file then changes what `ray start` and `ray job submit` do on this machine.
-    if "RAY_AUTH_MODE" not in os.environ:
+    # Ray reads the mode when it is imported; a caller who has done so decides by itself.
+    if "RAY_AUTH_MODE" not in os.environ and "ray" not in sys.modules:
         os.environ["RAY_AUTH_MODE"] = "token"
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(16)
 

@@ -39,8 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except TextlaneError as error:
         if options.debug:
             raise
-        Console(stderr=True).print(
-            f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True
+        Console(stderr=True, soft_wrap=True).print(
+            f"error: {error}", style="red", markup=False, highlight=False
         )
         return 2
     except BrokenPipeError:

@@ -1,10 +1,15 @@
 """What every test may rely on: no usage statistics, no settings from the caller's environment."""
 
 import os
+import secrets
 
 import pytest
 
+# Ray reads these as it is imported, which some test files do. Without a token in the
+# environment it would save one in the home folder.
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+os.environ["RAY_AUTH_MODE"] = "token"
+os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(16)
 
 
 @pytest.fixture(autouse=True)

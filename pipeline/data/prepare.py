@@ -35,7 +35,7 @@ def prepare(job: JobConfig, *, force: bool = False) -> StageResult:
     if not force and is_done(job.shards_dir, made_from):
         summary = _summarise(read_manifest(job.shards_dir))
         return StageResult(folder=job.shards_dir, is_reused=True, summary=summary)
-    console = Console(stderr=True)
+    console = Console(stderr=True, soft_wrap=True)
     selected = select_rows(job, sources)
     counts = selected.ledger.counts()
     console.print(

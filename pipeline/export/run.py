@@ -75,7 +75,7 @@ def export(job: JobConfig, *, force: bool = False) -> StageResult:
 
     def fill(folder: Path) -> None:
         shutil.copyfile(job.checkpoint_dir / TOKENIZER_NAME, folder / TOKENIZER_NAME)
-        outcomes.append(_fill_models(folder, inputs, Console(stderr=True)))
+        outcomes.append(_fill_models(folder, inputs, Console(stderr=True, soft_wrap=True)))
 
     def describe(files: dict[str, str]) -> BundleManifest:
         return _describe(files, inputs, outcomes[0])

@@ -68,7 +68,7 @@ def train(job: JobConfig, *, force: bool = False, fit: Fit | None = None) -> Sta
     """
     shards = load_shards(job.shards_dir)
     run = plan_run(job, shards)
-    print_ = Console(stderr=True).print
+    print_ = Console(stderr=True, soft_wrap=True).print
     mark = str(run.facts["fingerprint"])
     if not force and is_done(run.checkpoint_dir, mark) and _final_file(run).is_file():
         return _result(run, is_reused=True)

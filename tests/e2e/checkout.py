@@ -20,6 +20,7 @@ SMALL_JOB = {
     "TEXTLANE_TRAIN__PRECISION": "fp32",
 }
 MARK = "README_COMMAND_MARK"
+_NOT_OURS = ("RAY_", "MAKE", "MFLAGS", "ARGS")
 
 
 def copy_checkout(target):
@@ -46,7 +47,8 @@ def home_beside(scratch):
 
 def environment(scratch):
     """Return an environment whose temporary files, home and marks are ours alone."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
+    # `make test ARGS=…` would hand its arguments on to the `make demo` that is tested here.
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(_NOT_OURS)}
     return {
         **kept,
         **SMALL_JOB,

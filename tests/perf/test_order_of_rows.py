@@ -18,7 +18,7 @@ from pipeline.train.step import Optimisation, train_step
 pytestmark = pytest.mark.perf
 
 ROOT = Path(__file__).parents[2]
-NUM_BATCHES = 24
+NUM_BATCHES = 8
 ROUNDS = 3
 
 
