@@ -46,11 +46,17 @@ def owned_process(
             stdout=output if log else None,
             stderr=subprocess.STDOUT if log else None,
             start_new_session=True,
+            preexec_fn=_heed_interrupts,
         )
         try:
             yield process
         finally:
             _end_group(process)
+
+
+def _heed_interrupts() -> None:
+    # Started in the background of a script we may ignore SIGINT, and children inherit that.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -82,3 +83,8 @@ def left_running(scratch, patience_s=20.0):
     while (left := marked_processes(scratch)) and time.monotonic() < deadline:
         time.sleep(0.2)
     return left
+
+
+def heed_interrupts():
+    """Undo an ignored SIGINT that a background shell hands down; for ``preexec_fn``."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

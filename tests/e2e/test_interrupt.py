@@ -9,7 +9,14 @@ import time
 from pathlib import Path
 
 import pytest
-from checkout import copy_checkout, environment, home_beside, left_running, marked_processes
+from checkout import (
+    copy_checkout,
+    environment,
+    heed_interrupts,
+    home_beside,
+    left_running,
+    marked_processes,
+)
 
 pytestmark = pytest.mark.ray
 
@@ -30,6 +37,7 @@ def test_a_stopped_demo_leaves_nothing_behind(tmp_path, sign, number):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        preexec_fn=heed_interrupts,
     )
     try:
         deadline = time.monotonic() + 60

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from checkout import ROOT, copy_checkout, environment, home_beside, left_running
+from checkout import ROOT, copy_checkout, environment, heed_interrupts, home_beside, left_running
 
 pytestmark = pytest.mark.ray
 
@@ -67,6 +67,7 @@ def running(command, checkout, scratch, url, up=(httpx.codes.OK,)):
             env=environment(scratch),
             stdout=log,
             stderr=subprocess.STDOUT,
+            preexec_fn=heed_interrupts,
         )
         try:
             wait_for(url, process, checkout, up)
