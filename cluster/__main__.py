@@ -19,6 +19,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _build_parser().parse_args(argv)
     console = Console(stderr=True, soft_wrap=True)
     signal.signal(signal.SIGTERM, _stop_like_interrupt)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # Ignored under nohup.
+        signal.signal(signal.SIGHUP, _stop_like_interrupt)
     try:
         run_demo(
             DemoOptions(
@@ -29,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 num_requests=options.requests,
             )
         )
-    except TextlaneError as error:
+    except (TextlaneError, OSError, ImportError) as error:
         if options.debug:
             raise
         console.print(f"error: {error}", style="red", markup=False, highlight=False)

@@ -49,9 +49,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(others[arguments[0]].load()(arguments))
     options = _build_parser(others).parse_args(arguments)
     signal.signal(signal.SIGTERM, _stop_like_interrupt)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # Ignored under nohup.
+        signal.signal(signal.SIGHUP, _stop_like_interrupt)
     try:
         options.call(options)
-    except TextlaneError as error:
+    except (TextlaneError, OSError, ImportError) as error:
         if options.debug:
             raise
         console.print(f"error: {error}", style="red", markup=False, highlight=False)

@@ -149,7 +149,13 @@ class TrainSettings(Settings):
     """Run the longest batch first, so that memory trouble shows in the first second."""
 
     @model_validator(mode="after")
-    def _slice_evenly(self) -> "TrainSettings":
+    def _demand_possible_pairs(self) -> "TrainSettings":
+        peak = self.base_lr * self.global_batch / 256
+        if self.min_lr > peak:
+            raise ValueError(
+                f"min_lr {self.min_lr:g} is over the peak learning rate {peak:g} "
+                "(base_lr × global_batch / 256). Lower min_lr or raise base_lr."
+            )
         if self.micro_batch > self.global_batch:
             raise ValueError(
                 f"micro_batch {self.micro_batch} is over global_batch {self.global_batch}. "

@@ -1,6 +1,7 @@
 """The `textlane predict` command: a bundle's answers to texts, without Ray or HTTP."""
 
 import argparse
+import io
 import itertools
 import json
 import os
@@ -36,17 +37,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _build_parser().parse_args(argv)
     try:
         _predict(options)
-    except TextlaneError as error:
+    except BrokenPipeError:
+        # The reader, such as `head`, has seen enough; Python would complain once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (TextlaneError, OSError, ImportError) as error:
         if options.debug:
             raise
         Console(stderr=True, soft_wrap=True).print(
             f"error: {error}", style="red", markup=False, highlight=False
         )
         return 2
-    except BrokenPipeError:
-        # The reader, such as `head`, has seen enough; Python would complain once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except KeyboardInterrupt:
         return 130
     return 0
@@ -89,12 +90,20 @@ def _predict(options: argparse.Namespace) -> None:
     if options.bundle:
         settings = settings.model_copy(update={"bundle": str(options.bundle)})
     served = open_served(settings)
+    _accept_any_bytes()
     texts = enumerate(options.texts, 1) if options.texts else _lines_of_stdin()
     for text, answer in _label(texts, served, settings):
         if options.json:
             print(json.dumps({"text": text, **answer.model_dump()}, ensure_ascii=False))
         else:
             print(_as_lines(text, answer))
+
+
+def _accept_any_bytes() -> None:
+    # Cleaning drops bytes that are not text; reading and echoing them must not fail before.
+    for stream, errors in ((sys.stdin, "surrogateescape"), (sys.stdout, "replace")):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=errors)
 
 
 def _label(
@@ -107,6 +116,7 @@ def _label(
         pad_token_id=manifest.pad_token_id,
         num_labels=len(manifest.labels),
         num_threads=settings.threads_per_replica,
+        device=settings.device,
     )
     waiting = iter(numbered)
     while chunk := list(itertools.islice(waiting, _TEXTS_AT_ONCE)):

@@ -49,7 +49,10 @@ def _bind_lane(settings: ServeSettings, *, name: LaneName, version: str) -> Appl
     deployment = serve.deployment(
         name=f"{name.capitalize()}Lane",
         num_replicas=replicas[name],
-        ray_actor_options={"num_cpus": settings.lane_num_cpus},
+        ray_actor_options={
+            "num_cpus": settings.lane_num_cpus,
+            "num_gpus": settings.lane_num_gpus,
+        },
         max_ongoing_requests=settings.ingress_replicas * settings.max_queued_requests
         + _SPARE_CALLS,
         graceful_shutdown_timeout_s=settings.request_timeout_s,

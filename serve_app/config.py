@@ -55,6 +55,10 @@ class ServeSettings(Settings):
     """Processes that run short texts."""
     long_replicas: Count = 1
     """Processes that run long texts."""
+    device: Literal["cpu", "cuda"] = "cpu"
+    """Where the model runs; ``cuda`` needs onnxruntime-gpu and ``lane_num_gpus`` over 0."""
+    lane_num_gpus: Annotated[float, Field(ge=0.0, strict=False)] = 0.0
+    """Ray's GPU reservation of one lane replica, such as 0.5; Ray shows it no other GPU."""
     ingress_num_cpus: PositiveFloat = 0.2
     """Ray's CPU reservation of one ingress replica; bookkeeping, not a limit."""
     lane_num_cpus: PositiveFloat = 0.4
@@ -74,6 +78,12 @@ class ServeSettings(Settings):
                 raise ValueError(
                     f"{small} {low} is over {large} {high}. Lower {small} or raise {large}."
                 )
+        if (self.device == "cuda") != (self.lane_num_gpus > 0.0):
+            raise ValueError(
+                f"device {self.device} and lane_num_gpus {self.lane_num_gpus:g} do not fit. "
+                "Set device to cuda and lane_num_gpus to 0.5, or device to cpu and "
+                "lane_num_gpus to 0."
+            )
         if self.batch_wait_timeout_ms >= self.request_timeout_s * 1000.0:
             raise ValueError(
                 f"batch_wait_timeout_ms {self.batch_wait_timeout_ms:g} is not under "

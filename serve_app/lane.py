@@ -45,6 +45,7 @@ class Lane:
             pad_token_id=manifest.pad_token_id,
             num_labels=len(manifest.labels),
             num_threads=settings.threads_per_replica,
+            device=settings.device,
         )
         limits = self._limits
         self._session.warm_up(

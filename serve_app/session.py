@@ -9,7 +9,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from pipeline.contract.batching import IntArray, group_by_tokens, pad_rows
-from pipeline.contract.errors import FolderError, InferenceError
+from pipeline.contract.errors import ConfigError, FolderError, InferenceError
 
 _INPUT_NAMES = ["input_ids", "attention_mask"]
 _OUTPUT_NAME = "logits"
@@ -23,13 +23,21 @@ class ScoringSession:
     """A loaded model; safe to call from one thread at a time."""
 
     def __init__(
-        self, model_path: Path, *, pad_token_id: int, num_labels: int, num_threads: int
+        self,
+        model_path: Path,
+        *,
+        pad_token_id: int,
+        num_labels: int,
+        num_threads: int,
+        device: str = "cpu",
     ) -> None:
-        """Load a model file.
+        """Load a model file onto ``cpu`` or ``cuda``.
 
         Raises:
+            ConfigError: the installed ONNX Runtime cannot use that device.
             FolderError: ONNX Runtime refuses the file, or its inputs and outputs are others.
         """
+        providers = _providers(device)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = num_threads
         options.inter_op_num_threads = 1
@@ -38,7 +46,7 @@ class ScoringSession:
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         try:
             self._session = onnxruntime.InferenceSession(
-                str(model_path), options, providers=["CPUExecutionProvider"]
+                str(model_path), options, providers=providers
             )
         except Exception as error:  # onnxruntime's own types share no base of their own
             raise FolderError(
@@ -154,3 +162,16 @@ def warm_up_shapes(
     """
     full = max(1, min(max_batch_requests, max_batch_tokens // max_tokens))
     return sorted({(1, min(3, max_tokens)), (1, max_tokens), (full, max_tokens)})
+
+
+def _providers(device: str) -> list[str]:
+    wanted = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}[device]
+    available = onnxruntime.get_available_providers()
+    if wanted not in available:
+        raise ConfigError(
+            f"the installed ONNX Runtime has no {wanted}, only {', '.join(available)}",
+            place="device",
+            value=device,
+            remedy="Install onnxruntime-gpu in onnxruntime's place, or set device to cpu.",
+        )
+    return list(dict.fromkeys([wanted, "CPUExecutionProvider"]))

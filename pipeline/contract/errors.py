@@ -15,7 +15,7 @@ TextlaneError
 ├── RequestError           a request cannot be answered as sent
 │   ├── InvalidRequestError   body is not the documented JSON
 │   ├── EmptyTextError        nothing is left of the text after cleaning
-│   └── TextTooLongError      the text is over the limit of characters or words
+│   └── TextTooLongError      the text or body is over the limit of characters or bytes
 └── ServiceError           the request was good, the service could not answer
     ├── OverloadedError       the queue is full
     ├── DeadlineError         the answer took longer than the time allowed
@@ -142,7 +142,7 @@ class EmptyTextError(RequestError):
 
 
 class TextTooLongError(RequestError):
-    """The text is over the limit of characters or words."""
+    """The text or body is over the limit of characters or bytes."""
 
 
 class ServiceError(TextlaneError, RuntimeError):

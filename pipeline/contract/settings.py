@@ -2,6 +2,7 @@
 
 import difflib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,11 @@ class Settings(BaseModel):
         use_attribute_docstrings=True,
     )
 
+
+# PyYAML lets ValueError (a date such as 2026-99-99) and RecursionError (deep nesting) through.
+_NOT_YAML = (yaml.YAMLError, ValueError, RecursionError)
+# YAML 1.1 takes 3e-4 for a string; people write learning rates that way.
+_EXPONENT_NUMBER = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 
 SettingsT = TypeVar("SettingsT", bound=Settings)
 
@@ -111,7 +117,7 @@ def read_yaml_mapping(file: Path) -> dict[str, Any]:
             place=str(file),
             remedy="Name an existing file with --config; job_configs holds complete ones.",
         ) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except _NOT_YAML as error:
         raise ConfigError(f"not valid YAML: {error}", place=str(file)) from None
     if not isinstance(values, dict):
         raise ConfigError("the file must hold a mapping of sections", place=str(file), value=values)
@@ -177,14 +183,12 @@ def _put(target: dict[str, Any], dotted: str, value: Any, source: str) -> None:
 def _read_value(text: str, source: str) -> Any:
     try:
         value = yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise ConfigError("the value is not YAML", place=source, value=text) from None
-    # YAML 1.1 takes 3e-4 for a string; people write learning rates that way.
-    if isinstance(value, str):
-        try:
-            return float(value)
-        except ValueError:
-            return value
+    except _NOT_YAML:
+        raise ConfigError(
+            "the value is not YAML", place=source, value=text, remedy="Quote it if it is text."
+        ) from None
+    if isinstance(value, str) and _EXPONENT_NUMBER.fullmatch(value):
+        return float(value)
     return value
 
 

@@ -11,7 +11,7 @@ from tokenizers import Encoding, Tokenizer
 from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
 
 from pipeline.contract.errors import FolderError, MissingFileError
-from pipeline.contract.folder import fingerprint
+from pipeline.contract.folder import fingerprint, read_json
 
 TOKENIZER_NAME = "tokenizer.json"
 IGNORED_LABEL = -100
@@ -137,7 +137,7 @@ def load_text_encoder(folder: Path, settings: TextSettings) -> TextEncoder:
         if path.is_file():
             return TextEncoder(Tokenizer.from_file(str(path)), settings)
         if vocab.is_file():
-            built = BertWordPieceTokenizer(str(vocab))
+            built = BertWordPieceTokenizer(str(vocab), lowercase=_is_lowercased(folder))
             return TextEncoder(Tokenizer.from_str(built.to_str()), settings)
     except FolderError:
         raise
@@ -148,6 +148,12 @@ def load_text_encoder(folder: Path, settings: TextSettings) -> TextEncoder:
         place=str(folder),
         remedy="Copy the tokenizer of the model into this folder.",
     )
+
+
+def _is_lowercased(folder: Path) -> bool:
+    # Hugging Face keeps it beside the vocabulary; BERT's own default is lower case.
+    path = folder / "tokenizer_config.json"
+    return bool(read_json(path).get("do_lower_case", True)) if path.is_file() else True
 
 
 def align_labels(word_labels: list[int], word_ids: NDArray[np.int32]) -> NDArray[np.int32]:

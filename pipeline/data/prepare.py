@@ -17,6 +17,9 @@ from pipeline.data.vocabulary import load_pretrained_encoder
 from pipeline.ray_session import ray_session
 from pipeline.stage import StageResult, is_done
 
+_NOT_DECIDING = {"files", "format", "max_bad_share", "on_bad_rows"}
+"""Data settings that leave finished shards as they are; files count by name and content."""
+
 
 def prepare(job: JobConfig, *, force: bool = False) -> StageResult:
     """Write the shards folder of a job, or find it finished.
@@ -63,7 +66,7 @@ def shards_fingerprint(
         {
             "schema_version": SHARDS_SCHEMA_VERSION,
             "sources": [[source.name, source.format, source.sha256] for source in sources],
-            "data": job.data.model_dump(mode="json", exclude={"files", "format"}),
+            "data": job.data.model_dump(mode="json", exclude=_NOT_DECIDING),
             "label_order": list(job.data.label_names),
             "buckets": job.buckets.model_dump(mode="json"),
             "vocabulary": vocabulary,

@@ -58,7 +58,8 @@ def evaluate(job: JobConfig, *, force: bool = False) -> StageResult:
         "report_schema": REPORT_SCHEMA_VERSION,
         "checkpoint": _final_sha256(checkpoint),
         "shards": shards.fingerprint,
-        "evaluate": job.evaluate.model_dump(mode="json"),
+        # The page shows every setting.
+        "job": job.model_dump(mode="json"),
     }
     key = fingerprint(wanted)
     if not force and is_done(job.report_dir, key) and _is_intact(job.report_dir):
@@ -143,7 +144,9 @@ def _measure(job: JobConfig, shards: Shards, trained: TrainedModel) -> dict[str,
 
 
 def _predict(job: JobConfig, trained: TrainedModel, shards: Shards) -> list[FloatArray]:
-    device = torch.device("cuda" if job.ray.use_gpu else "cpu")
+    # This runs where the command does, which need not be the machine with the GPUs.
+    has_gpu = job.ray.use_gpu and torch.cuda.is_available()
+    device = torch.device("cuda" if has_gpu else "cpu")
     model = trained.model.to(device)
 
     def run(input_ids: IntArray, attention_mask: IntArray) -> FloatArray:

@@ -102,6 +102,7 @@ def _fingerprint_inputs(job: JobConfig) -> str:
             "checkpoint": final,
             "shards": shards["fingerprint"],
             "export": job.export.model_dump(mode="json"),
+            "batch_rows": job.evaluate.batch_rows,
             "versions": installed_versions(),
         }
     )

@@ -4,7 +4,6 @@ import math
 from dataclasses import dataclass
 
 from pipeline.config import TrainSettings
-from pipeline.contract.errors import ConfigError
 
 _BASE_BATCH = 256
 """Rows that ``base_lr`` is meant for; the linear scaling rule of Goyal et al. 2017, section 2.1
@@ -22,19 +21,8 @@ class Schedule:
 
 
 def build_schedule(settings: TrainSettings, *, total_steps: int) -> Schedule:
-    """Return the schedule of a job: ``max_lr = base_lr × global_batch / 256``.
-
-    Raises:
-        ConfigError: ``min_lr`` is over ``max_lr``.
-    """
+    """Return the schedule of a job: ``max_lr = base_lr × global_batch / 256``."""
     max_lr = settings.base_lr * settings.global_batch / _BASE_BATCH
-    if settings.min_lr > max_lr:
-        raise ConfigError(
-            f"it is over the peak learning rate {max_lr:g} (base_lr × global_batch / 256)",
-            place="train.min_lr",
-            value=settings.min_lr,
-            remedy="Lower train.min_lr or raise train.base_lr.",
-        )
     return Schedule(
         max_lr=max_lr,
         min_lr=settings.min_lr,

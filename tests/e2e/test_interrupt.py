@@ -23,8 +23,8 @@ pytestmark = pytest.mark.ray
 
 @pytest.mark.parametrize(
     ("sign", "number"),
-    [("raylet", signal.SIGINT), ("ray::", signal.SIGTERM)],
-    ids=["Ctrl-C as Ray starts", "SIGTERM while Ray works"],
+    [("raylet", signal.SIGINT), ("ray::", signal.SIGTERM), ("ray::", signal.SIGHUP)],
+    ids=["Ctrl-C as Ray starts", "SIGTERM while Ray works", "the terminal is closed"],
 )
 def test_a_stopped_demo_leaves_nothing_behind(tmp_path, sign, number):
     copy_checkout(tmp_path)

@@ -46,6 +46,9 @@ def test_config_prints_one_line_for_each_setting(job_file, capsys):
         (["--set", "train.epochs=two"], "--set: train.epochs: input should be a valid integer"),
         (["--set", "train.epochs"], "--set needs key=value (got 'train.epochs')"),
         (["--set", "=1"], "--set needs key=value"),
+        (["--set", "name=2026-99-99"], "--set: the value is not YAML (got '2026-99-99')"),
+        (["--set", f"name={'[' * 1500}"], "--set: the value is not YAML"),
+        (["--set", "train.min_lr=1"], "min_lr 1 is over the peak learning rate 3.75e-05"),
         (["--set", "train.micro_batch=64"], "micro_batch 64 is over global_batch 32"),
         (["--set", "name=../up"], "--set: name: string should match pattern"),
         (["--set", f"name={'x' * 65}"], "--set: name: string should match pattern"),
@@ -68,6 +71,7 @@ def test_a_wrong_setting_is_one_line_and_status_2(job_file, capsys, arguments, m
         ("", "the file must hold a mapping of sections"),
         ("- a", "the file must hold a mapping of sections"),
         ("a: [", "not valid YAML"),
+        ("name: 2026-99-99", "not valid YAML"),
         ("name: \x00", "not valid YAML"),
         ("name: x", "the setting is missing"),
     ],
@@ -120,3 +124,18 @@ def test_verify_of_a_folder_that_is_no_bundle_names_its_manifest(tmp_path, capsy
 
     assert status == 2
     assert "manifest.json" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_name_that_the_file_system_refuses_is_one_line_and_status_2(capsys):
+    status = main(["verify", "x" * 300])
+
+    error = capsys.readouterr().err
+    assert status == 2
+    assert "File name too long" in " ".join(error.split())
+    assert "Traceback" not in error
+
+
+def test_text_with_underscores_stays_text(job_file, capsys):
+    main(["config", "--json", "--config", str(job_file), "--set", "data.text_column=12_5e0"])
+
+    assert json.loads(capsys.readouterr().out)["data.text_column"]["value"] == "12_5e0"

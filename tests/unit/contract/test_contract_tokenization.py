@@ -238,3 +238,16 @@ def test_a_tokenizer_without_a_padding_token_is_refused():
 
     with pytest.raises(FolderError, match=r"no \[PAD\] token"):
         TextEncoder(tokenizer, PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"), [("{}", "good"), ('{"do_lower_case": false}', "Good")]
+)
+def test_a_vocabulary_keeps_the_case_that_its_folder_asks_for(tmp_path, config, expected):
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "Good"]
+    (tmp_path / "vocab.txt").write_text("\n".join(words))
+    (tmp_path / "tokenizer_config.json").write_text(config)
+
+    encoder = load_text_encoder(tmp_path, TextSettings(max_seq_len=8))
+
+    assert encoder.encode_texts(["Good"])[0].input_ids[1] == words.index(expected)

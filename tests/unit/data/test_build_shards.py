@@ -136,6 +136,8 @@ def test_fingerprint_follows_contents_and_settings_but_not_the_output_folder(tmp
 
     first = made_from(job_for(tmp_path, file))
     assert made_from(job_for(tmp_path / "elsewhere", file)) == first
+    assert made_from(job_for(tmp_path, file, data={"max_bad_share": 0.5})) == first
+    assert made_from(job_for(tmp_path, file, data={"on_bad_rows": "fail"})) == first
     assert made_from(job_for(tmp_path, file, seed=1)) != first
     assert made_from(
         job_for(tmp_path, file, data={"label_names": {"0": "a", "1": "b"}})

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -119,3 +120,34 @@ def test_a_fresh_process_answers_without_ray_torch_or_http(bundle):
     )
 
     assert result.stdout.splitlines()[-1] == "[]", result.stderr
+
+
+def test_bytes_that_are_not_text_are_cleaned_away_under_a_strict_locale(bundle):
+    result = subprocess.run(
+        [sys.executable, "-m", "serve_app", "predict", "--bundle", str(bundle.folder)],
+        cwd=ROOT,
+        input=b"good \xff film\n",
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "utf-8:strict"},
+        timeout=60,
+    )
+
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith(b"positive\t")
+
+
+def test_a_device_that_onnx_runtime_lacks_is_refused_with_those_it_has(bundle, capsys):
+    status = predict(bundle, "good", "--set", "device=cuda", "--set", "lane_num_gpus=1")
+
+    error = " ".join(capsys.readouterr().err.split())
+    assert status == 2
+    assert "has no CUDAExecutionProvider, only" in error
+    assert "CPUExecutionProvider" in error
+
+
+def test_a_gpu_that_is_not_reserved_is_refused_with_both_settings(bundle, capsys):
+    status = predict(bundle, "good", "--set", "device=cuda")
+
+    assert status == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert "device cuda and lane_num_gpus 0 do not fit" in error

@@ -1,7 +1,6 @@
 import pytest
 
 from pipeline.config import TrainSettings
-from pipeline.contract.errors import ConfigError
 from pipeline.train.schedule import Schedule, build_schedule, lr_at
 
 
@@ -34,10 +33,3 @@ def test_single_step_has_a_learning_rate():
     schedule = Schedule(max_lr=1.0, min_lr=0.0, warmup_steps=1, total_steps=1)
 
     assert lr_at(schedule, 1) == 1.0
-
-
-def test_min_lr_over_the_peak_is_refused_with_both_numbers():
-    settings = TrainSettings(global_batch=32, base_lr=3e-4, min_lr=1e-3)
-
-    with pytest.raises(ConfigError, match=r"peak learning rate 3\.75e-05.*got 0\.001"):
-        build_schedule(settings, total_steps=10)
