@@ -13,15 +13,20 @@ from pipeline.contract.errors import FolderError, SchemaVersionError
 from pipeline.contract.folder import read_manifest, verify_files
 from pipeline.contract.tokenization import TextSettings
 
-SHARDS_SCHEMA_VERSION = 1
+SHARDS_SCHEMA_VERSION = 2
 SPLITS = ("train", "validation", "test")
 SHARD_SCHEMA = pa.schema(
     [
         # Position of the row in the source files, counted over all of them: the row's identity.
         pa.field("row_id", pa.int64(), nullable=False),
+        # Which part of an over-long text, from 0; 0 for a text that is whole or cut off.
+        pa.field("window", pa.int32(), nullable=False),
         pa.field("text", pa.string(), nullable=False),
+        # Second text of a pair, empty for single texts.
+        pa.field("text_pair", pa.string(), nullable=False),
         pa.field("input_ids", pa.list_(pa.int32()), nullable=False),
-        # One entry for a text; one for each token (-100 where no word starts) for token labels.
+        # One entry for a text, any number for multi-label; one for each token (-100 where no
+        # word starts) for token labels.
         pa.field("labels", pa.list_(pa.int32()), nullable=False),
     ]
 )
@@ -52,6 +57,11 @@ class ShardSplit:
     def row_ids(self) -> IntArray:
         """Identity of every row, ``int64 [rows]``."""
         return np.asarray(self._table.column("row_id").to_numpy(), dtype=np.int64)
+
+    @property
+    def windows(self) -> IntArray:
+        """Which part of its text every row is, ``int64 [rows]``; mostly 0."""
+        return np.asarray(self._table.column("window").to_numpy(), dtype=np.int64)
 
     def input_ids(self, index: int) -> NDArray[np.int32]:
         """Token ids of a row, ``int32 [seq]``, a view of the mapped file."""

@@ -50,9 +50,14 @@ class SourceRow:
     line: int
     """Line on which the row begins, from 1; for Parquet the number of the row."""
     text: str = ""
+    text_pair: str | None = None
+    """Second text of a pair."""
+    split: str | None = None
+    """``train``, ``validation`` or ``test`` where the file or a column says so."""
     words: tuple[str, ...] | None = None
     labels: tuple[str, ...]
-    """Labels as they stand in the file: one for a text, one for each word."""
+    """Labels as they stand in the file: one for a text (any number, sorted, for
+    multi-label), one for each word."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

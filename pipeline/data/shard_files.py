@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.contract.batching import IntArray, bucket_of, choose_bucket_edges
-from pipeline.contract.shards import SPLITS, write_shard
+from pipeline.contract.shards import SHARD_SCHEMA, SPLITS, write_shard
 from pipeline.contract.tokenization import IGNORED_LABEL
 
 
@@ -50,7 +50,7 @@ def write_split(
         for shard, begin in enumerate(range(0, len(inside), max_shard_rows)):
             name = f"{split}/bucket_{bucket:02d}_shard_{shard:05d}.arrow"
             chosen = rows.take(inside[begin : begin + max_shard_rows])
-            write_shard(folder / name, chosen.select(["row_id", "text", "input_ids", "labels"]))
+            write_shard(folder / name, chosen.select(SHARD_SCHEMA.names))
             files.append(name)
     return files
 

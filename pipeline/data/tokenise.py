@@ -81,7 +81,9 @@ def tokenise_table(table: pa.Table, encoder: TextEncoder, task: Task) -> pa.Tabl
         {
             "row_id": table.column("row_id"),
             "split": table.column("split"),
+            "window": pa.array(np.zeros(table.num_rows, dtype=np.int32)),
             "text": table.column("text"),
+            "text_pair": pa.array([""] * table.num_rows, type=pa.string()),
             "input_ids": _list_array([row.input_ids for row in encoded]),
             "labels": label_lists,
             "is_truncated": pa.array(_truncations(encoded), type=pa.bool_()),

@@ -30,7 +30,9 @@ def table_of(rows):
     return pa.table(
         [
             pa.array(row_ids, pa.int64()),
+            pa.array(range(len(rows)), pa.int32()),
             pa.array(texts, pa.string()),
+            pa.array([""] * len(rows), pa.string()),
             pa.array(ids, pa.list_(pa.int32())),
             pa.array(labels, pa.list_(pa.int32())),
         ],
@@ -44,7 +46,7 @@ def folder(tmp_path):
     files = sorted(hash_files(tmp_path))
     empty = {"files": [], "rows": 0}
     manifest = {
-        "schema_version": 1,
+        "schema_version": 2,
         "fingerprint": "abc",
         "task": "sequence_classification",
         "labels": ["no", "yes"],
@@ -70,6 +72,7 @@ def test_a_split_gives_back_what_was_written(folder):
     assert [split.input_ids(index).tolist() for index in range(4)] == [row[2] for row in ROWS]
     assert [split.labels(index).tolist() for index in range(4)] == [row[3] for row in ROWS]
     assert [split.text(index) for index in range(4)] == [row[1] for row in ROWS]
+    assert split.windows.tolist() == [0, 1, 2, 3]
     assert split.lengths.dtype == split.row_ids.dtype == np.int64
     assert split.input_ids(0).dtype == split.labels(0).dtype == np.int32
 
@@ -162,9 +165,9 @@ def test_a_missing_file_a_missing_manifest_and_a_missing_field_are_refused(folde
         load_shards(folder)
 
 
-@pytest.mark.parametrize("version", [2, 0, None, "1"])
+@pytest.mark.parametrize("version", [3, 1, None, "1"])
 def test_another_schema_is_refused_with_both_numbers(folder, version):
     rewrite_manifest(folder, schema_version=version)
 
-    with pytest.raises(SchemaVersionError, match=r"reads shards of schema 1 \(got .*prepare"):
+    with pytest.raises(SchemaVersionError, match=r"reads shards of schema 2 \(got .*prepare"):
         load_shards(folder)

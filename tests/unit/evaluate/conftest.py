@@ -53,7 +53,9 @@ def write_shards(folder, task, encoder):
             rows.append(
                 {
                     "row_id": 100 + index,
+                    "window": 0,
                     "text": " ".join(words),
+                    "text_pair": "",
                     "input_ids": encoded.input_ids.tolist(),
                     "labels": labels,
                 }
@@ -65,7 +67,7 @@ def write_shards(folder, task, encoder):
     encoder.save(folder)
     counts = {"read": 70, "kept": 68, "rejected": 2, "not_sampled": 0, "truncated": 9}
     manifest = {
-        "schema_version": 1,
+        "schema_version": 2,
         "fingerprint": "shards-1",
         "task": task,
         "labels": LABELS[task],

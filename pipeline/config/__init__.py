@@ -1,0 +1,28 @@
+"""The job schema, section by section; everything is imported from here."""
+
+from pipeline.config.data import BucketSettings, DataSettings, Task
+from pipeline.config.job import (
+    EvaluateSettings,
+    ExportSettings,
+    JobConfig,
+    RaySettings,
+    load_job,
+    resolve_location,
+)
+from pipeline.config.model import ModelSettings
+from pipeline.config.train import AugmentationSettings, TrainSettings
+
+__all__ = [
+    "AugmentationSettings",
+    "BucketSettings",
+    "DataSettings",
+    "EvaluateSettings",
+    "ExportSettings",
+    "JobConfig",
+    "ModelSettings",
+    "RaySettings",
+    "Task",
+    "TrainSettings",
+    "load_job",
+    "resolve_location",
+]
