@@ -40,11 +40,10 @@ class FoundFile:
     """The file as the job names it."""
 
     @property
-    def identity(self) -> str:
-        """Equal for two names of the same file."""
-        if isinstance(self.file_system, LocalFileSystem):
-            return os.path.realpath(self.path)
-        return f"{self.file_system.to_json()} {self.path}"
+    def identity(self) -> tuple[AbstractFileSystem, str]:
+        """Equal for two names of the same file; links to local files are followed."""
+        is_local = isinstance(self.file_system, LocalFileSystem)
+        return self.file_system, os.path.realpath(self.path) if is_local else self.path
 
     @property
     def compression(self) -> str | None:

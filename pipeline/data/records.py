@@ -1,6 +1,7 @@
 """Reads JSON Lines and Parquet: texts with their labels, or lists of words with theirs."""
 
 import json
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from itertools import repeat
 from typing import Any
@@ -32,15 +33,20 @@ def read_jsonl(
     demand_distinct(asked, source.name)
     unseen = set(asked.values())
     known: dict[str, None] = {}
+    names = (data.text_column, data.label_column, data.text_pair_column, data.split_column)
+    text_name, label_name, pair_name, split_name = names
     build = RowBuilder(source, data, task).build
+    # Lines are decoded one by one, and a byte order mark stands before the first alone.
+    mark, codec = (BOM_UTF8, "utf-8") if source.codec == "utf-8-sig" else (b"", source.codec)
     line = None
     with source.open_binary() as file:
         for number, content in enumerate(file, start=1):
-            if not content.strip():
+            if number == 1:
+                content = content.removeprefix(mark)
+            if not content or content.isspace():
                 continue
             line = number
-            # Without its own decoding, a mark at the file's start would break the first row.
-            record = _parse(content, source.codec if number == 1 else _without_mark(source.codec))
+            record = _parse(content, codec)
             if isinstance(record, RejectReason):
                 shown = content.decode("utf-8", "backslashreplace").strip()
                 yield reject(source.name, line, record, shown)
@@ -51,10 +57,10 @@ def read_jsonl(
                     known.update(dict.fromkeys(record))
             yield build(
                 line,
-                record.get(data.text_column),
-                record.get(data.label_column),
-                text_pair=record.get(data.text_pair_column),
-                split=record.get(data.split_column),
+                record.get(text_name),
+                record.get(label_name),
+                text_pair=record.get(pair_name),
+                split=record.get(split_name),
             )
     if line is None:
         raise no_rows(source.name, "the file is empty")
@@ -97,10 +103,6 @@ def read_parquet(
             place=source.name,
             remedy="Write it again, or set data.format to what it is.",
         ) from error
-
-
-def _without_mark(codec: str) -> str:
-    return "utf-8" if codec == "utf-8-sig" else codec
 
 
 def _parse(content: bytes, codec: str) -> dict[Any, Any] | RejectReason:

@@ -1,6 +1,7 @@
 """Finds the job's input files, in order, and looks at what each is."""
 
 import codecs
+from collections.abc import Hashable
 
 from pipeline.config import DataSettings
 from pipeline.contract.errors import DataError
@@ -38,7 +39,7 @@ def find_sources(data: DataSettings) -> list[SourceFile]:
         ("data.validation_files", data.validation_files, "validation"),
         ("data.test_files", data.test_files, "test"),
     )
-    named: dict[str, str] = {}
+    named: dict[Hashable, str] = {}
     sources = []
     for setting, locations, split in lists:
         for location in locations:
@@ -48,7 +49,7 @@ def find_sources(data: DataSettings) -> list[SourceFile]:
     return sources
 
 
-def _demand_new(file: FoundFile, by: str, named: dict[str, str]) -> None:
+def _demand_new(file: FoundFile, by: str, named: dict[Hashable, str]) -> None:
     if file.identity in named:
         raise DataError(
             f"the file is named twice: {named[file.identity]} and {file.name} by {by}",

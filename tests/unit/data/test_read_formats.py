@@ -97,9 +97,9 @@ def test_line_numbers_are_physical_after_embedded_newlines_and_broken_quotes(tmp
 def test_jsonl_takes_text_and_scalar_labels_between_blank_lines(tmp_path):
     path = tmp_path / "a.jsonl"
     records = [{"text": "a", "label": "pos"}, {"text": "b", "label": " neg "}]
-    path.write_text("\ufeff" + "\r\n\n".join(json.dumps(record) for record in records))
+    path.write_text("\ufeff\n" + "\r\n\n".join(json.dumps(record) for record in records))
 
-    assert texts(read(path)) == [(1, "a", ("pos",)), (3, "b", ("neg",))]
+    assert texts(read(path)) == [(2, "a", ("pos",)), (4, "b", ("neg",))]
 
 
 def test_jsonl_rejects_each_bad_row_with_its_line_and_reason(tmp_path):
