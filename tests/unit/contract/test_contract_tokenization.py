@@ -1,3 +1,5 @@
+import re
+import sys
 import unicodedata
 
 import numpy as np
@@ -5,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
+from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
 from tokenizers.models import WordLevel, WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
@@ -108,6 +111,13 @@ def test_clean_text_gives_valid_unicode_with_single_blanks(text, settings):
     assert cleaned == " ".join(cleaned.split())
 
 
+def test_every_kind_of_blank_becomes_one_space():
+    codes = [code for code in range(1, sys.maxunicode + 1) if not 0xD800 <= code < 0xE000]
+    every = "a".join(map(chr, codes))
+
+    assert clean_text(every, PLAIN) == re.sub(r"\s+", " ", every).strip()
+
+
 @given(text=st.text(st.characters(codec=None), max_size=60))
 def test_cleaning_a_plain_text_twice_changes_nothing(text):
     assert clean_text(clean_text(text, PLAIN), PLAIN) == clean_text(text, PLAIN)
@@ -183,6 +193,80 @@ def test_align_labels_puts_a_words_label_on_its_first_token():
 
     assert labels.tolist() == [IGNORED_LABEL, 4, IGNORED_LABEL, 7, IGNORED_LABEL]
     assert labels.dtype == np.int32
+
+
+@pytest.mark.parametrize("token", ["[SEP]", "[CLS]", "[PAD]", "[MASK]", "[UNK]"])
+def test_special_tokens_that_a_user_types_are_letters(token):
+    built = BertWordPieceTokenizer({**IDS, "[MASK]": len(IDS)}, lowercase=True)
+    encoder = TextEncoder(Tokenizer.from_str(built.to_str()), TextSettings(max_seq_len=32))
+    reloaded = build_text_encoder(encoder.to_json(), encoder.settings)
+
+    special = set(encoder.encode_texts([""])[0].input_ids.tolist())
+    for made in (encoder, reloaded):
+        typed = [
+            made.encode_texts([f"a {token} film"])[0].input_ids[1:-1].tolist(),
+            made.encode_words([["a", token, "film"]])[0].input_ids[1:-1].tolist(),
+            made.encode_batch([f"a {token} film"]).input_ids[1:-1].tolist(),
+            made.encode_pairs([(token, "a film")])[0].input_ids[1:4].tolist(),
+        ]
+        for ids in typed:
+            assert not special & set(ids)
+            assert IDS["[PAD]"] not in ids
+
+
+@pytest.fixture(scope="module")
+def pair_encoder():
+    built = BertWordPieceTokenizer({**IDS, "[MASK]": len(IDS)}, lowercase=True)
+    return TextEncoder(Tokenizer.from_str(built.to_str()), PLAIN)
+
+
+def test_pair_is_both_texts_with_sep_after_each(pair_encoder):
+    encoded = pair_encoder.encode_pairs([("a good", "films")])[0]
+
+    assert words_of(encoded) == ["[CLS]", "a", "good", "[SEP]", "film", "##s", "[SEP]"]
+    assert not encoded.is_truncated
+
+
+def test_pair_over_the_limit_loses_tokens_of_the_longer_text_first(pair_encoder):
+    exact, over, second = pair_encoder.encode_pairs(
+        [("a a a", "! !"), ("a a a a a a", "! !"), ("a a", "! ! ! ! !")]
+    )
+
+    assert not exact.is_truncated
+    assert words_of(over) == ["[CLS]", "a", "a", "a", "[SEP]", "!", "!", "[SEP]"]
+    assert words_of(second) == ["[CLS]", "a", "a", "[SEP]", "!", "!", "!", "[SEP]"]
+    assert over.is_truncated
+    assert second.is_truncated
+
+
+def test_tokenizer_that_does_not_part_pairs_and_a_tiny_limit_are_refused(pair_encoder):
+    plain = Tokenizer(WordPiece(IDS, unk_token="[UNK]"))
+
+    with pytest.raises(FolderError, match="no special token between the texts of a pair"):
+        TextEncoder(plain, PLAIN).encode_pairs([("a", "b")])
+    small = build_text_encoder(pair_encoder.to_json(), TextSettings(max_seq_len=4))
+    with pytest.raises(FolderError, match=r"at least 5 for pairs of texts \(got 4\)"):
+        small.encode_pairs([("a", "b")])
+
+
+@given(st.lists(st.text(st.sampled_from("agodfilms! "), max_size=40), max_size=8))
+def test_the_fast_way_gives_the_same_ids_and_marks(texts):
+    encoder = TextEncoder(make_tokenizer(), PLAIN)
+
+    batch, single = encoder.encode_batch(texts), encoder.encode_texts(texts)
+
+    assert batch.lengths.tolist() == [len(row.input_ids) for row in single]
+    assert batch.input_ids.tolist() == [token for row in single for token in row.input_ids]
+    assert batch.is_truncated.tolist() == [row.is_truncated for row in single]
+
+
+def test_the_fast_way_takes_pairs_too(pair_encoder):
+    pairs = [("a good", "film"), ("a a a a a a", "! !")]
+
+    batch, single = pair_encoder.encode_batch(pairs), pair_encoder.encode_pairs(pairs)
+
+    assert batch.input_ids.tolist() == [token for row in single for token in row.input_ids]
+    assert batch.is_truncated.tolist() == [False, True]
 
 
 def test_fingerprint_follows_settings_and_vocabulary(encoder):
