@@ -1,6 +1,8 @@
 """The shards folder: Arrow IPC files by split and bucket, memory-mapped, with a manifest."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,8 @@ SHARDS_SCHEMA_VERSION = 2
 SPLITS = ("train", "validation", "test")
 SHARD_SCHEMA = pa.schema(
     [
-        # Position of the row in the source files, counted over all of them: the row's identity.
+        # Position of the row in the source files, counted over all of them; with the window it
+        # is the row's identity.
         pa.field("row_id", pa.int64(), nullable=False),
         # Which part of an over-long text, from 0; 0 for a text that is whole or cut off.
         pa.field("window", pa.int32(), nullable=False),
@@ -36,12 +39,11 @@ class ShardSplit:
     """The rows of one split, memory-mapped; row ``i`` is the same on every machine."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        """Map the files; nothing but their footers is read."""
-        batches = [batch for path in paths for batch in _map_batches(path)]
-        self._table = pa.Table.from_batches(batches, schema=SHARD_SCHEMA)
-        self._ids = list(self._table.column("input_ids").chunks)
-        self._labels = list(self._table.column("labels").chunks)
-        self._starts = np.cumsum([0] + [len(chunk) for chunk in self._ids])
+        """Map the files; of the rows nothing is read."""
+        self._batches = [batch for path in paths for batch in _map_batches(path)]
+        self._starts = [0, *accumulate(batch.num_rows for batch in self._batches)]
+        self._ids = _ListColumn(self._batches, "input_ids")
+        self._labels = _ListColumn(self._batches, "labels")
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -49,40 +51,73 @@ class ShardSplit:
 
     @property
     def lengths(self) -> IntArray:
-        """Tokens of every row, ``int64 [rows]``."""
-        lengths = [np.diff(chunk.offsets.to_numpy()) for chunk in self._ids]
+        """Tokens of every row, ``int64 [rows]``; only the offsets are read."""
+        lengths = [np.diff(self._ids.offsets(which)) for which in range(len(self._batches))]
         return np.concatenate([np.zeros(0), *lengths]).astype(np.int64)
 
     @property
     def row_ids(self) -> IntArray:
-        """Identity of every row, ``int64 [rows]``."""
-        return np.asarray(self._table.column("row_id").to_numpy(), dtype=np.int64)
+        """Which row of the source files every row is from, ``int64 [rows]``."""
+        return self._numbers("row_id")
 
     @property
     def windows(self) -> IntArray:
         """Which part of its text every row is, ``int64 [rows]``; mostly 0."""
-        return np.asarray(self._table.column("window").to_numpy(), dtype=np.int64)
+        return self._numbers("window")
 
     def input_ids(self, index: int) -> NDArray[np.int32]:
         """Token ids of a row, ``int32 [seq]``, a view of the mapped file."""
-        return self._list(self._ids, index)
+        return self._ids.row(*self._locate(index))
 
     def labels(self, index: int) -> NDArray[np.int32]:
-        """Labels of a row: ``int32 [1]``, or ``int32 [seq]`` for token labels."""
-        return self._list(self._labels, index)
+        """Labels of a row: ``int32 [1]``, any number (multi-label), or ``[seq]`` (token labels)."""
+        return self._labels.row(*self._locate(index))
 
     def text(self, index: int) -> str:
         """Return the cleaned text of a row (words joined by spaces for token labels)."""
-        return str(self._table.column("text")[index].as_py())
+        which, row = self._locate(index)
+        return str(self._batches[which].column("text")[row].as_py())
 
-    def _list(self, chunks: list[Any], index: int) -> NDArray[np.int32]:
-        if not 0 <= index < len(self):
+    def text_pair(self, index: int) -> str:
+        """Return the cleaned second text of a pair; empty for single texts."""
+        which, row = self._locate(index)
+        return str(self._batches[which].column("text_pair")[row].as_py())
+
+    def _locate(self, index: int) -> tuple[int, int]:
+        if not 0 <= index < self._starts[-1]:
             raise IndexError(f"row {index} of {len(self)}")
-        which = int(np.searchsorted(self._starts, index, side="right")) - 1
-        chunk, row = chunks[which], index - int(self._starts[which])
-        # `offsets` respects the chunk's slice, `values` is the whole child array.
-        begin, end = chunk.offsets[row].as_py(), chunk.offsets[row + 1].as_py()
-        return np.asarray(chunk.values.to_numpy(zero_copy_only=True)[begin:end], dtype=np.int32)
+        which = bisect_right(self._starts, index) - 1
+        return which, index - self._starts[which]
+
+    def _numbers(self, name: str) -> IntArray:
+        columns = [batch.column(name).to_numpy() for batch in self._batches]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *columns]).astype(np.int64)
+
+
+class _ListColumn:
+    """A column of lists as numpy views; those of a record batch are made when first asked for."""
+
+    def __init__(self, batches: Sequence[pa.RecordBatch], name: str) -> None:
+        self._columns = [batch.column(name) for batch in batches]
+        self._views: list[tuple[NDArray[np.int32], NDArray[np.int32]] | None]
+        self._views = [None] * len(self._columns)
+
+    def offsets(self, which: int) -> NDArray[np.int32]:
+        return self._view(which)[0]
+
+    def row(self, which: int, row: int) -> NDArray[np.int32]:
+        offsets, values = self._views[which] or self._view(which)
+        return values[offsets[row] : offsets[row + 1]]
+
+    def _view(self, which: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        # `offsets` respects the column's slice, `values` is the whole child array.
+        column = self._columns[which]
+        view = (
+            np.asarray(column.offsets.to_numpy(), dtype=np.int32),
+            np.asarray(column.values.to_numpy(zero_copy_only=True), dtype=np.int32),
+        )
+        self._views[which] = view
+        return view
 
 
 class Shards:
