@@ -1,96 +1,90 @@
-"""Cleans the rows that were read, and sets aside bad ones, duplicates and contradictions."""
+"""Cleans one row that was read, and gives it the hashes by which it is judged later."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+import json
 from dataclasses import dataclass
+from functools import lru_cache
 
+from pipeline.config import DataSettings, Task
 from pipeline.contract.tokenization import TextSettings, clean_text
-from pipeline.data.ledger import RowLedger
 from pipeline.data.rows import RejectedRow, RejectReason, SourceRow, reject
+
+_TEXT_HASH_BYTES = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadRecipe:
+    """All that a worker process needs to read and clean as every other one does."""
+
+    data: DataSettings
+    task: Task
+    settings: TextSettings
+    seed: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CleanRow:
     """One usable row."""
 
-    row_id: int
-    """Position among all rows read, rejected ones included."""
-    file: str
     line: int
     text: str
     """Cleaned text; the words joined by spaces for token labels."""
-    words: tuple[str, ...] | None
+    text_pair: str
+    """Cleaned second text, empty for single texts."""
     labels: tuple[str, ...]
-    """Label names: one for a text, one for each word."""
-    text_sha256: bytes
-    """Hash of the cleaned text; decides split and sample."""
+    """Label names: one for a text (any number, sorted, for multi-label), one for each word."""
+    split: str | None
+    """Split that the file or a column gives it."""
+    text_hash: bytes
+    """First 16 bytes of the sha256 of the text, or of both texts; decides the split."""
+    label_hash: bytes
+    """8 bytes; equal means equal labels."""
+    draw: bytes
+    """8 bytes; decides the sample. Zeros where nothing is sampled."""
 
 
-def clean_rows(
-    items: Iterable[SourceRow | RejectedRow],
-    *,
-    settings: TextSettings,
-    label_names: Mapping[str, str],
-    ledger: RowLedger,
-) -> list[CleanRow]:
-    """Return the usable rows in order, each text once; the ledger gets all others.
-
-    A text that comes again with the same labels is a duplicate, its first row stays. A
-    text that comes with different labels is rejected in all its rows: nobody knows which
-    label is right, and two of them could land on both sides of the split.
-
-    Raises:
-        DataError: from the readers, or at a bad row if the ledger stops there.
-    """
-    by_text: dict[bytes, list[CleanRow]] = {}
-    for item in items:
-        row_id = ledger.num_read
-        ledger.add_read(item.file)
-        if isinstance(item, SourceRow):
-            row: CleanRow | RejectedRow = _clean_row(item, row_id, settings, label_names)
-        else:
-            row = item
-        if isinstance(row, RejectedRow):
-            ledger.add_rejected(row_id, row)
-        else:
-            by_text.setdefault(row.text_sha256, []).append(row)
-    return sorted(
-        (row for rows in by_text.values() for row in _keep_one(rows, ledger)),
-        key=lambda row: row.row_id,
-    )
-
-
-def _clean_row(
-    row: SourceRow, row_id: int, settings: TextSettings, label_names: Mapping[str, str]
-) -> CleanRow | RejectedRow:
-    words = None
-    if row.words is None:
-        text = clean_text(row.text, settings)
-    else:
-        words = tuple(clean_text(word, settings) for word in row.words)
-        if not all(words) or any(" " in word for word in words):
-            return reject(row.file, row.line, RejectReason.UNUSABLE_WORD, " ".join(row.words))
-        text = " ".join(words)
-    if not text:
-        return reject(row.file, row.line, RejectReason.EMPTY_TEXT, row.text)
-    unknown = [label for label in row.labels if label_names and label not in label_names]
+def clean_row(row: SourceRow, recipe: ReadRecipe) -> CleanRow | RejectedRow:
+    """Return the row cleaned, or why it cannot be used."""
+    text, text_pair = _clean_texts(row, recipe.settings)
+    if isinstance(text, RejectReason):
+        shown = row.text if row.words is None else " ".join(row.words)
+        return reject(row.file, row.line, text, shown or row.text_pair or "")
+    names = recipe.data.label_names
+    unknown = [label for label in row.labels if names and label not in names]
     if unknown:
         return reject(row.file, row.line, RejectReason.UNKNOWN_LABEL, unknown[0])
+    labels = tuple(names.get(label, label) for label in row.labels)
+    if recipe.task is Task.MULTI_LABEL:
+        labels = tuple(sorted(set(labels)))  # Two labels of the file may have one name.
+    # No cleaned text holds a NUL, so no single text looks like a pair.
+    both = f"{text}\0{text_pair}" if text_pair else text
+    digest = hashlib.sha256(both.encode("utf-8")).digest()
+    drawn = recipe.data.sample_rows is not None
     return CleanRow(
-        row_id=row_id,
-        file=row.file,
         line=row.line,
         text=text,
-        words=words,
-        labels=tuple(label_names.get(label, label) for label in row.labels),
-        text_sha256=hashlib.sha256(text.encode("utf-8")).digest(),
+        text_pair=text_pair,
+        labels=labels,
+        split=row.split,
+        text_hash=digest[:_TEXT_HASH_BYTES],
+        label_hash=_hash_labels(labels),
+        draw=hashlib.sha256(b"%d:%b" % (recipe.seed, digest)).digest()[:8] if drawn else bytes(8),
     )
 
 
-def _keep_one(rows: list[CleanRow], ledger: RowLedger) -> list[CleanRow]:
-    is_conflict = any(row.labels != rows[0].labels for row in rows)
-    reason = RejectReason.CONFLICTING_LABELS if is_conflict else RejectReason.DUPLICATE
-    kept, dropped = ([], rows) if is_conflict else (rows[:1], rows[1:])
-    for row in dropped:
-        ledger.add_rejected(row.row_id, reject(row.file, row.line, reason, row.text))
-    return kept
+def _clean_texts(row: SourceRow, settings: TextSettings) -> tuple[str | RejectReason, str]:
+    if row.words is not None:
+        words = [clean_text(word, settings) for word in row.words]
+        if not all(words) or any(" " in word for word in words):
+            return RejectReason.UNUSABLE_WORD, ""
+        return " ".join(words) or RejectReason.EMPTY_TEXT, ""
+    text = clean_text(row.text, settings)
+    if row.text_pair is None:
+        return text or RejectReason.EMPTY_TEXT, ""
+    text_pair = clean_text(row.text_pair, settings)
+    return text if text and text_pair else RejectReason.EMPTY_TEXT, text_pair
+
+
+@lru_cache(maxsize=4096)
+def _hash_labels(labels: tuple[str, ...]) -> bytes:
+    return hashlib.sha256(json.dumps(labels).encode()).digest()[:8]

@@ -3,22 +3,30 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
-
 from pipeline.config import JobConfig
 from pipeline.contract.folder import fingerprint, read_manifest
 from pipeline.contract.shards import SHARDS_SCHEMA_VERSION
 from pipeline.contract.tokenization import TextEncoder
-from pipeline.data.intake import bad_rows_path, select_rows
-from pipeline.data.shard_folder import build_shards
-from pipeline.data.sources import SourceFile, find_sources
-from pipeline.data.tokenise_ray import tokenise_with_ray
+from pipeline.data.intake import bad_rows_path
+from pipeline.data.passes_ray import RAY_PASSES
+from pipeline.data.screen import PrepareScreen
+from pipeline.data.shard_folder import ShardInputs, build_shards
+from pipeline.data.source_file import SourceFile
+from pipeline.data.sources import find_sources
 from pipeline.data.vocabulary import load_pretrained_encoder
 from pipeline.ray_session import ray_session
 from pipeline.stage import StageResult, is_done
 
-_NOT_DECIDING = {"files", "format", "max_bad_share", "on_bad_rows"}
-"""Data settings that leave finished shards as they are; files count by name and content."""
+_NOT_DECIDING = {
+    "files",
+    "validation_files",
+    "test_files",
+    "format",
+    "encoding",
+    "max_bad_share",
+    "on_bad_rows",
+}
+"""Data settings that leave finished shards as they are; files count by name, content and use."""
 
 
 def prepare(job: JobConfig, *, force: bool = False) -> StageResult:
@@ -30,7 +38,7 @@ def prepare(job: JobConfig, *, force: bool = False) -> StageResult:
         DataError: an input file or its rows cannot be used.
         BadRowsError: more rows are bad than ``data.max_bad_share`` allows.
         ConfigError: a setting or package that the files need is missing.
-        FolderError: the pretrained folder's tokenizer cannot be used.
+        FolderError: the pretrained folder's tokenizer or the output folder cannot be used.
     """
     sources = find_sources(job.data)
     encoder = load_pretrained_encoder(job)
@@ -38,18 +46,13 @@ def prepare(job: JobConfig, *, force: bool = False) -> StageResult:
     if not force and is_done(job.shards_dir, made_from):
         summary = _summarise(read_manifest(job.shards_dir))
         return StageResult(folder=job.shards_dir, is_reused=True, summary=summary)
-    console = Console(stderr=True, soft_wrap=True)
-    selected = select_rows(job, sources)
-    counts = selected.ledger.counts()
-    console.print(
-        f"prepare: {counts['read']:,} rows read from {len(sources)} file(s), "
-        f"{counts['kept']:,} kept; tokenising with Ray Data"
-    )
+    inputs = ShardInputs(sources=sources, encoder=encoder, fingerprint=made_from)
+    screen = PrepareScreen()
     with ray_session(job.ray):
-        manifest = build_shards(
-            job, selected, encoder=encoder, made_from=made_from, tokenise=tokenise_with_ray
-        )
+        manifest = build_shards(job, inputs, passes=RAY_PASSES, screen=screen)
     bad_rows_path(job).unlink(missing_ok=True)
+    screen.show_rejected(manifest["rows"])
+    screen.warn_of_padding(manifest["buckets"])
     return StageResult(folder=job.shards_dir, is_reused=False, summary=_summarise(manifest))
 
 
@@ -65,7 +68,10 @@ def shards_fingerprint(
     return fingerprint(
         {
             "schema_version": SHARDS_SCHEMA_VERSION,
-            "sources": [[source.name, source.format, source.sha256] for source in sources],
+            "sources": [
+                [source.name, source.format, source.codec, source.given_split, source.sha256]
+                for source in sources
+            ],
             "data": job.data.model_dump(mode="json", exclude=_NOT_DECIDING),
             "label_order": list(job.data.label_names),
             "buckets": job.buckets.model_dump(mode="json"),

@@ -44,11 +44,20 @@ class RejectReason(StrEnum):
     """The same text stands elsewhere with another label: none of them is used."""
     DUPLICATE = "duplicate"
     """The same text with the same label came before: harmless, so not a bad row."""
+    DUPLICATE_ACROSS_SPLITS = "duplicate_across_splits"
+    """The same text with the same label is given to a later split, and stays there alone."""
+    TOO_LONG = "too_long"
+    """More than ``model.max_seq_len`` tokens under ``on_too_long: reject``."""
 
     @property
     def is_bad(self) -> bool:
         """Whether the row counts towards ``max_bad_share`` and stops ``on_bad_rows: fail``."""
-        return self is not RejectReason.DUPLICATE
+        return self not in _HARMLESS
+
+
+_HARMLESS = frozenset(
+    {RejectReason.DUPLICATE, RejectReason.DUPLICATE_ACROSS_SPLITS, RejectReason.TOO_LONG}
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

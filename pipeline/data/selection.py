@@ -1,50 +1,112 @@
-"""Chooses which rows are kept and which split each belongs to, by hash of its text."""
+"""Decides from hashes which rows are used and which split each belongs to; pure numpy."""
 
-import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from pipeline.config import DataSettings, Task
-from pipeline.contract.errors import DataError
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.config import DataSettings
+from pipeline.contract.batching import IntArray
 from pipeline.contract.shards import SPLITS
-from pipeline.data.cleaning import CleanRow
+from pipeline.data.row_facts import NOT_SAMPLED, RowFacts
+from pipeline.data.rows import RejectReason
 
-OUTSIDE_LABEL = "O"
+ReadLabels = Callable[[IntArray], Sequence[Sequence[str]]]
+"""Returns the labels of the rows at these positions, which ascend."""
+_TRAIN, _VALIDATION, _TEST = range(len(SPLITS))
 
 
-def split_of(text_sha256: bytes, *, validation_share: float, test_share: float) -> str:
-    """Return the split of a text; other rows and the seed have no say in it.
+@dataclass(frozen=True, kw_only=True)
+class Pools:
+    """Rows divided by label, those with several by their rarest."""
 
-    The hash's first 64 bits, read as a number in [0, 1): test below ``test_share``, then
-    validation, then train.
+    pool: IntArray
+    """Pool of each row, ``int64 [rows]``."""
+    names: list[str]
+    """Label of each pool, sorted; empty for rows without any."""
+
+
+def reject_duplicates(facts: RowFacts) -> None:
+    """Leave every text once; a text with two labels goes in all its rows.
+
+    Of rows with equal texts and labels the first stays. If files or a column give them to
+    different splits, the first of the last split (train, validation, test) stays: what is
+    measured on is kept whole.
     """
-    position = int.from_bytes(text_sha256[:8]) / 2**64
-    if position < test_share:
-        return "test"
-    return "validation" if position < test_share + validation_share else "train"
+    rows = facts.usable
+    rows = rows[_stands_twice(facts.text_high[rows])]
+    if not len(rows):
+        return
+    # `lexsort` is stable, so rows of one text stay in their order.
+    rows = rows[np.lexsort((facts.text_low[rows], facts.text_high[rows]))]
+    high, low = facts.text_high[rows], facts.text_low[rows]
+    begins = np.concatenate([[True], (high[1:] != high[:-1]) | (low[1:] != low[:-1])])
+    starts, group = np.flatnonzero(begins), np.cumsum(begins) - 1
+    labels, given = facts.label_hash[rows], facts.given_split[rows]
+    differ = np.minimum.reduceat(labels, starts) != np.maximum.reduceat(labels, starts)
+    last_split = np.maximum.reduceat(given, starts)[group]
+    candidates = np.flatnonzero(given == last_split)
+    kept = candidates[np.unique(group[candidates], return_index=True)[1]]
+    is_dropped = np.ones(len(rows), dtype=np.bool_)
+    is_dropped[kept] = False
+    is_conflict = differ[group]
+    is_across = given != last_split
+    facts.reject(rows[is_conflict], RejectReason.CONFLICTING_LABELS)
+    facts.reject(rows[is_dropped & ~is_conflict & is_across], RejectReason.DUPLICATE_ACROSS_SPLITS)
+    facts.reject(rows[is_dropped & ~is_conflict & ~is_across], RejectReason.DUPLICATE)
 
 
-def sample_rows(rows: Sequence[CleanRow], *, count: int, seed: int, task: Task) -> list[CleanRow]:
-    """Return at most ``count`` rows in their order, the labels as equal as they can be.
+def _stands_twice(hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    in_order = np.sort(hashes)
+    repeated = in_order[1:][in_order[1:] == in_order[:-1]]
+    if not len(repeated):
+        return np.zeros(len(hashes), dtype=np.bool_)
+    places = np.minimum(np.searchsorted(repeated, hashes), len(repeated) - 1)
+    return np.asarray(repeated[places] == hashes)
 
-    Within a label the rows go by hash of seed and text, so added rows displace few. A
-    label with too few rows gives all it has and the others share the rest. Sentences with
-    word labels are one pool.
-    """
-    pools: dict[str, list[CleanRow]] = {}
-    for row in rows:
-        pools.setdefault(row.labels[0] if task is Task.SEQUENCE else "", []).append(row)
-    quotas = share_out({label: len(pool) for label, pool in pools.items()}, count)
-    chosen = [
-        row
-        for label, pool in pools.items()
-        for row in sorted(pool, key=lambda row: _draw(row, seed))[: quotas[label]]
+
+def label_pools(facts: RowFacts, rows: IntArray, read_labels: ReadLabels) -> Pools:
+    """Return the pool of each of these rows."""
+    _, first, combination, counts = np.unique(
+        facts.label_hash[rows], return_index=True, return_inverse=True, return_counts=True
+    )
+    in_order = np.argsort(first)
+    read = read_labels(rows[first[in_order]])
+    labels = {int(index): tuple(row) for index, row in zip(in_order, read, strict=True)}
+    totals: Counter[str] = Counter()
+    for index, row in labels.items():
+        totals.update(dict.fromkeys(row, int(counts[index])))
+    rarest = [
+        min(labels[index], key=lambda name: (totals[name], name), default="")
+        for index in range(len(counts))
     ]
-    return sorted(chosen, key=lambda row: row.row_id)
+    names = sorted(set(rarest))
+    places = {name: place for place, name in enumerate(names)}
+    pool_of = np.array([places[name] for name in rarest], dtype=np.int64)
+    return Pools(pool=pool_of[combination], names=names)
 
 
-def _draw(row: CleanRow, seed: int) -> bytes:
-    return hashlib.sha256(b"%d:%b" % (seed, row.text_sha256)).digest()
+def sample_rows(facts: RowFacts, *, count: int, pools: Pools) -> None:
+    """Leave at most ``count`` of the usable rows, the pools as equal as they can be.
+
+    Within a pool the rows go by hash of seed and text, so added rows displace few. A pool
+    with too few rows gives all it has and the others share the rest.
+
+    Args:
+        facts: of all rows.
+        count: rows to keep.
+        pools: of the usable rows.
+    """
+    assert facts.draw is not None
+    rows = facts.usable
+    available = np.bincount(pools.pool, minlength=len(pools.names))
+    quotas = share_out(dict(zip(pools.names, available.tolist(), strict=True)), count)
+    quota = np.array([quotas[name] for name in pools.names], dtype=np.int64)
+    rank = _rank_in_pool(pools.pool, (facts.draw[rows],))
+    facts.reason[rows[rank >= quota[pools.pool]]] = NOT_SAMPLED
 
 
 def share_out(available: Mapping[str, int], count: int) -> dict[str, int]:
@@ -60,69 +122,48 @@ def share_out(available: Mapping[str, int], count: int) -> dict[str, int]:
     return quotas
 
 
-def order_labels(rows: Sequence[CleanRow], names_in_order: Sequence[str]) -> list[str]:
-    """Return the labels that occur, in the order of their ids.
+def assign_splits(facts: RowFacts, data: DataSettings, *, pools: Pools | None) -> None:
+    """Give every usable row its split: the given one, or else by hash of its text.
 
-    First those of ``data.label_names`` in its order; others by number if all are
-    numbers, else by name; ``O`` always first.
+    By hash, neither other rows nor the seed have a say: the first 64 bits, read as a
+    number in [0, 1), mean test below ``test_share``, then validation, then train. A split
+    with files of its own gets no other rows.
+
+    Args:
+        facts: of all rows.
+        data: shares and files.
+        pools: of the usable rows, for ``data.stratify``: each pool is divided exactly, its
+            smallest hashes to test, then validation; train keeps at least one row.
     """
-    found = {label for row in rows for label in row.labels}
-    named = [name for name in dict.fromkeys(names_in_order) if name in found]
-    others = found.difference(named)
-    if all(label.isdecimal() for label in others):
-        ordered = named + sorted(others, key=lambda label: (int(label), label))
+    test_share = 0.0 if data.test_files else data.test_share
+    validation_share = 0.0 if data.validation_files else data.validation_share
+    rows = facts.usable
+    facts.split[rows] = facts.given_split[rows]
+    is_free = facts.given_split[rows] < 0
+    free = rows[is_free]
+    high = facts.text_high[free]
+    if pools is None:
+        position = high.astype(np.float64) / 2**64
+        is_test, is_train = position < test_share, position >= test_share + validation_share
     else:
-        ordered = named + sorted(others)
-    return sorted(ordered, key=lambda label: label != OUTSIDE_LABEL)
+        pool = pools.pool[is_free]
+        size = np.bincount(pool, minlength=len(pools.names))
+        num_test = np.minimum(_round(size * test_share), np.maximum(size - 1, 0))
+        held_out = num_test + _round(size * validation_share)
+        held_out = np.maximum(num_test, np.minimum(held_out, size - 1))
+        rank = _rank_in_pool(pool, (high, facts.text_low[free]))
+        is_test, is_train = rank < num_test[pool], rank >= held_out[pool]
+    facts.split[free] = np.where(is_test, _TEST, np.where(is_train, _TRAIN, _VALIDATION))
 
 
-def assign_splits(rows: Sequence[CleanRow], data: DataSettings, task: Task) -> list[str]:
-    """Return the split of every row.
-
-    Raises:
-        DataError: there are fewer than two labels for the sequence task, a split is empty,
-            or a label of validation or test never occurs in train.
-    """
-    splits = [
-        split_of(
-            row.text_sha256, validation_share=data.validation_share, test_share=data.test_share
-        )
-        for row in rows
-    ]
-    labels: dict[str, set[str]] = {split: set() for split in SPLITS}
-    for row, split in zip(rows, splits, strict=True):
-        labels[split].update(row.labels)
-    all_labels = set().union(*labels.values())
-    if task is Task.SEQUENCE and len(all_labels) < 2:
-        raise DataError(
-            "there is only one label, so there is nothing to tell apart"
-            if all_labels
-            else "no usable row is left",
-            place="data.files",
-            value=sorted(all_labels),
-            remedy="Add rows of another label, or check data.label_column.",
-        )
-    sizes = Counter(splits)
-    _check_sizes(sizes)
-    for split in ("validation", "test"):
-        unseen = sorted(labels[split] - labels["train"])
-        if unseen:
-            raise DataError(
-                f"labels of the {split} rows never occur among the {sizes['train']:,} train rows",
-                place="data.files",
-                value=unseen,
-                remedy="Add rows of these labels, or take theirs out.",
-            )
-    return splits
+def _round(values: NDArray[np.floating[Any]]) -> IntArray:
+    return np.asarray(np.floor(values + 0.5), dtype=np.int64)
 
 
-def _check_sizes(sizes: Mapping[str, int]) -> None:
-    for split in SPLITS:
-        if not sizes.get(split):
-            raise DataError(
-                f"no row falls to the {split} split",
-                place="data.files",
-                value={name: sizes.get(name, 0) for name in SPLITS},
-                remedy="Add rows, or raise data.sample_rows, data.validation_share or "
-                "data.test_share.",
-            )
+def _rank_in_pool(pool: IntArray, keys: tuple[NDArray[np.uint64], ...]) -> IntArray:
+    """Return each row's place among its pool's rows by ascending keys, ``int64 [rows]``."""
+    order = np.lexsort((*reversed(keys), pool))
+    sizes = np.bincount(pool)
+    rank = np.empty(len(pool), dtype=np.int64)
+    rank[order] = np.arange(len(pool)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return rank

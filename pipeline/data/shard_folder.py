@@ -1,73 +1,79 @@
-"""Builds the shards folder: tokenizer, tokenised rows by split and bucket, manifest."""
+"""Builds the shards folder: reads, tokenises and writes the rows, then the manifest."""
 
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
+import numpy as np
+from numpy.typing import NDArray
 
 from pipeline.config import JobConfig
-from pipeline.contract.batching import IntArray
+from pipeline.contract.batching import IntArray, bucket_of, choose_bucket_edges
 from pipeline.contract.folder import atomic_folder, hash_files, write_manifest
-from pipeline.contract.shards import SHARDS_SCHEMA_VERSION, SPLITS, ShardSplit
+from pipeline.contract.shards import SHARDS_SCHEMA_VERSION, SPLITS
 from pipeline.contract.tokenization import TextEncoder
-from pipeline.data.intake import SelectedRows
+from pipeline.data.disk import explain_full_disk
+from pipeline.data.intake import SelectedRows, select_rows
 from pipeline.data.ledger import REJECTED_NAME
 from pipeline.data.padding import describe_buckets, padding_figures
+from pipeline.data.passes import Passes
 from pipeline.data.plan import PlanSettings
-from pipeline.data.shard_files import bucket_edges_for, describe_split, write_split
-from pipeline.data.tokenise import EncoderRecipe, rows_table
-from pipeline.data.vocabulary import text_settings_of, train_text_encoder
+from pipeline.data.screen import PrepareScreen
+from pipeline.data.shard_files import WrittenShards, write_shards
+from pipeline.data.source_file import SourceFile
+from pipeline.data.token_rows import TokenRows, tokenise_rows
+from pipeline.data.vocabulary import train_encoder
 
-Tokenise = Callable[[pa.Table, EncoderRecipe], pa.Table]
+_SPOOL_NAME = ".spool"
 _VERSIONED = ("numpy", "pyarrow", "ray", "tokenizers")
 
 
+@dataclass(frozen=True, kw_only=True)
+class ShardInputs:
+    """What shards are made from."""
+
+    sources: Sequence[SourceFile]
+    encoder: TextEncoder | None
+    """Of the pretrained folder; None trains one on the train rows."""
+    fingerprint: str
+    """Of files and settings."""
+
+
 def build_shards(
-    job: JobConfig,
-    selected: SelectedRows,
-    *,
-    encoder: TextEncoder | None,
-    made_from: str,
-    tokenise: Tokenise,
+    job: JobConfig, inputs: ShardInputs, *, passes: Passes, screen: PrepareScreen
 ) -> dict[str, Any]:
-    """Tokenise the rows, write the shards folder atomically and return its manifest.
+    """Write the shards folder of a job atomically and return its manifest.
+
+    Texts and tokens lie in files of the unfinished folder meanwhile, so that memory holds
+    only a few numbers of each row.
 
     Args:
         job: the job.
-        selected: the rows.
-        encoder: of the pretrained folder; None trains one on the train rows.
-        made_from: fingerprint of files and settings.
-        tokenise: returns the tokenised table, ordered by ``row_id``.
+        inputs: files, tokenizer and fingerprint.
+        passes: how files are read and rows tokenised.
+        screen: is told how far the work is.
+
+    Raises:
+        DataError: a file or its rows cannot be used, or a split lacks rows or labels.
+        BadRowsError: more rows are bad than ``data.max_bad_share`` allows.
+        FolderError: the disk is full, or a worker does not see the folder.
     """
-    encoder = encoder or _train_encoder(job, selected)
-    recipe = EncoderRecipe(
-        tokenizer_json=encoder.to_json(), settings=encoder.settings, task=job.task
-    )
-    table = tokenise(rows_table(selected.rows, selected.splits, selected.labels), recipe)
-    edges = bucket_edges_for(table, num_buckets=job.buckets.num_buckets)
-    with atomic_folder(job.shards_dir) as folder:
-        encoder.save(folder)
-        selected.ledger.write_rejected(folder / REJECTED_NAME)
-        splits = {}
-        for split in SPLITS:
-            files = write_split(
-                folder, table, split, edges=edges, max_shard_rows=job.buckets.max_shard_rows
-            )
-            splits[split] = {"files": files, **describe_split(table, split, selected.labels)}
-        truncated = int(pc.sum(table.column("is_truncated")).as_py() or 0)
+    with explain_full_disk(job.shards_dir), atomic_folder(job.shards_dir) as folder:
+        made = _write_rows(job, inputs, folder, passes=passes, screen=screen)
         manifest = {
             "schema_version": SHARDS_SCHEMA_VERSION,
-            "fingerprint": made_from,
+            "fingerprint": inputs.fingerprint,
             "task": job.task.value,
-            "labels": selected.labels,
-            **_describe_text(encoder),
-            "bucket_edges": edges.tolist(),
-            "splits": splits,
-            "rows": {**selected.ledger.counts(), "truncated": truncated},
-            **_describe_padding(job, folder, files=splits["train"]["files"], edges=edges),
+            "labels": made.selected.labels,
+            "takes_pairs": job.data.text_pair_column is not None,
+            **_describe_text(made.encoder),
+            "bucket_edges": made.edges.tolist(),
+            "splits": _describe_splits(made),
+            "rows": {**made.selected.ledger.counts(), **made.tokens.counts()},
+            **_describe_lengths(job, made.tokens, made.edges),
             "versions": {name: version(name) for name in _VERSIONED},
             "files": hash_files(folder),
         }
@@ -75,12 +81,61 @@ def build_shards(
     return manifest
 
 
-def _train_encoder(job: JobConfig, selected: SelectedRows) -> TextEncoder:
-    pairs = zip(selected.rows, selected.splits, strict=True)
-    texts = [row.text for row, split in pairs if split == "train"]
-    return train_text_encoder(
-        texts, vocab_size=job.model.vocab_size, settings=text_settings_of(job)
+@dataclass(frozen=True, kw_only=True)
+class _Made:
+    """What was written, for the manifest."""
+
+    selected: SelectedRows
+    encoder: TextEncoder
+    tokens: TokenRows
+    edges: IntArray
+    written: WrittenShards
+
+
+def _write_rows(
+    job: JobConfig, inputs: ShardInputs, folder: Path, *, passes: Passes, screen: PrepareScreen
+) -> _Made:
+    spools = folder / _SPOOL_NAME
+    spools.mkdir()
+    with screen.step(f"reading {len(inputs.sources):,} file(s)") as advance:
+        selected = select_rows(
+            job,
+            inputs.sources,
+            spool_path=spools / "texts.arrow",
+            read=passes.read,
+            advance=advance,
+        )
+    encoder = inputs.encoder or train_encoder(job, selected.spool, selected.facts.split)
+    with screen.step("tokenising", selected.num_kept) as advance:
+        tokens = tokenise_rows(
+            job,
+            selected,
+            encoder,
+            spool_path=spools / "tokens.arrow",
+            tokenise=passes.tokenise,
+            advance=advance,
+        )
+    edges = _bucket_edges(tokens, num_buckets=job.buckets.num_buckets)
+    written = write_shards(
+        folder,
+        tokens.spool,
+        selected.spool,
+        edges=edges,
+        num_labels=len(selected.labels),
+        max_shard_bytes=job.buckets.max_shard_bytes,
     )
+    encoder.save(folder)
+    selected.ledger.write_rejected(folder / REJECTED_NAME)
+    shutil.rmtree(spools)
+    return _Made(selected=selected, encoder=encoder, tokens=tokens, edges=edges, written=written)
+
+
+def _bucket_edges(tokens: TokenRows, *, num_buckets: int) -> IntArray:
+    """Return the edges that pad the train rows least; the last one holds every split's rows."""
+    lengths = tokens.lengths_of("train").astype(np.int64)
+    edges = choose_bucket_edges(lengths, num_buckets=num_buckets)
+    edges[-1] = max(edges[-1], int(tokens.lengths.max()))
+    return edges
 
 
 def _describe_text(encoder: TextEncoder) -> dict[str, Any]:
@@ -95,11 +150,26 @@ def _describe_text(encoder: TextEncoder) -> dict[str, Any]:
     }
 
 
-def _describe_padding(
-    job: JobConfig, folder: Path, *, files: Sequence[str], edges: IntArray
-) -> dict[str, Any]:
-    # Read back, so that the figures are of the very row order that training plans with.
-    lengths = ShardSplit([folder / file for file in files]).lengths
+def _describe_splits(made: _Made) -> dict[str, dict[str, Any]]:
+    """Return files, texts, rows (windows are rows), tokens and labels' counts in the rows."""
+    selected, tokens, written = made.selected, made.tokens, made.written
+    return {
+        split: {
+            "files": written.files[split],
+            "texts": int((selected.facts.split == index).sum()),
+            "rows": len(tokens.lengths_of(split)),
+            "tokens": int(tokens.lengths_of(split).sum()),
+            "label_counts": dict(
+                zip(selected.labels, written.label_counts[split].tolist(), strict=True)
+            ),
+        }
+        for index, split in enumerate(SPLITS)
+    }
+
+
+def _describe_lengths(job: JobConfig, tokens: TokenRows, edges: IntArray) -> dict[str, Any]:
+    # In the order of the shards' rows, which is the one that training plans with.
+    lengths = in_bucket_order(tokens.lengths_of("train"), edges)
     settings = PlanSettings(
         batch_rows=job.train.global_batch,
         window_batches=job.buckets.window_batches,
@@ -110,3 +180,9 @@ def _describe_padding(
         "padding": padding_figures(lengths, edges, settings),
         "buckets": describe_buckets(lengths, edges, settings),
     }
+
+
+def in_bucket_order(lengths: NDArray[np.int32], edges: IntArray) -> IntArray:
+    """Return the lengths of a split's rows as they stand in its files, ``int64 [rows]``."""
+    wide = lengths.astype(np.int64)
+    return wide[np.argsort(bucket_of(wide, edges), kind="stable")]

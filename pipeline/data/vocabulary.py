@@ -1,22 +1,32 @@
 """The tokenizer of a job: that of the pretrained folder, or a WordPiece one trained here."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
 
 from pipeline.config import JobConfig, resolve_location
+from pipeline.contract.shards import SPLITS
 from pipeline.contract.tokenization import (
     TextEncoder,
     TextSettings,
     build_text_encoder,
     load_text_encoder,
 )
+from pipeline.data.spool import Spool
 
 _SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 _MAX_ALPHABET = 1000
 _MIN_WORD_COUNT = 2
+_TRAIN = SPLITS.index("train")
+
+ReadTexts = Callable[[], Iterator[str]]
+"""Returns the cleaned texts from their beginning; they are read twice."""
 
 
 def text_settings_of(job: JobConfig) -> TextSettings:
@@ -38,8 +48,32 @@ def load_pretrained_encoder(job: JobConfig) -> TextEncoder | None:
     return load_text_encoder(folder, text_settings_of(job))
 
 
+def train_encoder(job: JobConfig, spool: Spool, split: NDArray[np.int8]) -> TextEncoder:
+    """Return the encoder trained on the job's train texts, which stay on disk.
+
+    Args:
+        job: vocabulary size and text settings.
+        spool: of :data:`pipeline.data.blocks.SPOOL_SCHEMA`.
+        split: of every row, position in ``SPLITS`` or -1.
+
+    Raises:
+        FolderError: ``model.max_seq_len`` leaves no room beside the special tokens.
+    """
+
+    def read_texts() -> Iterator[str]:
+        for rows, block in spool.blocks():
+            is_train = pa.array(split[rows] == _TRAIN)
+            for name in ("text", "text_pair"):
+                texts = block.column(name).filter(is_train)
+                yield from texts.filter(pc.not_equal(texts, "")).to_pylist()
+
+    return train_text_encoder(
+        read_texts, vocab_size=job.model.vocab_size, settings=text_settings_of(job)
+    )
+
+
 def train_text_encoder(
-    texts: Sequence[str], *, vocab_size: int, settings: TextSettings
+    read_texts: ReadTexts, *, vocab_size: int, settings: TextSettings
 ) -> TextEncoder:
     """Return a lowercasing BERT WordPiece encoder trained on cleaned texts.
 
@@ -50,12 +84,12 @@ def train_text_encoder(
         FolderError: ``settings.max_seq_len`` leaves no room beside the special tokens.
     """
     tokenizer = BertWordPieceTokenizer(lowercase=True)
-    alphabet = _choose_alphabet(tokenizer, texts, limit=min(_MAX_ALPHABET, vocab_size // 4))
+    alphabet = _choose_alphabet(tokenizer, read_texts(), limit=min(_MAX_ALPHABET, vocab_size // 4))
     inner = [f"##{char}" for char in alphabet if _continues_word(tokenizer, char)]
     # Left alone, the trainer numbers "##x" pieces in the order of a randomly seeded hash map,
     # which also decides ties between merges. Listed as special, they are numbered first.
     tokenizer.train_from_iterator(
-        iter(texts),
+        read_texts(),
         vocab_size=vocab_size,
         min_frequency=_MIN_WORD_COUNT,
         limit_alphabet=len(alphabet),
@@ -69,7 +103,7 @@ def train_text_encoder(
 
 
 def _choose_alphabet(
-    tokenizer: BertWordPieceTokenizer, texts: Sequence[str], *, limit: int
+    tokenizer: BertWordPieceTokenizer, texts: Iterator[str], *, limit: int
 ) -> list[str]:
     counts: Counter[str] = Counter()
     for text in texts:

@@ -2,43 +2,15 @@ import json
 
 import numpy as np
 import pytest
+from shard_samples import MADE_FROM, build, job_for, write_reviews
 
-from pipeline.config import JobConfig
 from pipeline.contract.errors import BadRowsError, DataError
 from pipeline.contract.shards import load_shards
-from pipeline.data.intake import select_rows
-from pipeline.data.prepare import prepare, shards_fingerprint
-from pipeline.data.shard_folder import build_shards
+from pipeline.data.prepare import shards_fingerprint
+from pipeline.data.shard_folder import in_bucket_order
 from pipeline.data.sources import find_sources
-from pipeline.data.tokenise import tokenise_table
 
 ASSETS = "tests/assets"
-
-
-def tokenise_here(table, recipe):
-    return tokenise_table(table, recipe.build(), recipe.task)
-
-
-def write_reviews(path, *, rows=200, extra=""):
-    lines = [f"the film number {i} was {'very ' * (i % 9)}good,{i % 2}" for i in range(rows)]
-    path.write_text("text,label\n" + "\n".join(lines) + "\n" + extra)
-    return path
-
-
-def job_for(tmp_path, file, **sections):
-    values = {
-        "name": "unit",
-        "output_dir": str(tmp_path / "out"),
-        "data": {"files": [str(file)], **sections.pop("data", {})},
-        "model": {"max_seq_len": 12, "vocab_size": 200},
-        "buckets": {"num_buckets": 3, "max_shard_rows": 50},
-    }
-    return JobConfig.model_validate(values | sections)
-
-
-def build(job):
-    selected = select_rows(job, find_sources(job.data))
-    return build_shards(job, selected, encoder=None, made_from="f" * 64, tokenise=tokenise_here)
 
 
 def test_shards_hold_every_kept_row_once_in_bucket_and_row_order(tmp_path):
@@ -58,15 +30,18 @@ def test_shards_hold_every_kept_row_once_in_bucket_and_row_order(tmp_path):
         assert manifest["splits"][name]["tokens"] == split.lengths.sum()
 
 
-def test_shard_files_hold_one_bucket_and_no_more_rows_than_allowed(tmp_path):
-    job = job_for(tmp_path, write_reviews(tmp_path / "a.csv", rows=400))
+def test_padding_figures_are_of_the_rows_as_they_stand_in_the_files(tmp_path):
+    job = job_for(tmp_path, write_reviews(tmp_path / "a.csv"))
+    manifest = build(job)
 
-    files = build(job)["splits"]["train"]["files"]
-
-    split = load_shards(job.shards_dir).split("train")
-    assert {"train/bucket_02_shard_00000.arrow", "train/bucket_02_shard_00001.arrow"} <= set(files)
-    assert files == sorted(files)
-    assert len(files) >= len(split) / 50
+    lengths = load_shards(job.shards_dir).split("train").lengths
+    edges = np.array(manifest["bucket_edges"])
+    in_order = np.random.default_rng(0).permutation(lengths).astype(np.int32)
+    assert sorted(in_bucket_order(in_order, edges)) == sorted(lengths)
+    assert in_bucket_order(lengths.astype(np.int32), edges).tolist() == lengths.tolist()
+    assert [bucket["tokens"] for bucket in manifest["buckets"]] == [
+        lengths[np.searchsorted(edges, lengths) == bucket].sum() for bucket in range(len(edges))
+    ]
 
 
 def test_rows_carry_text_ids_and_label_of_their_source(tmp_path):
@@ -153,15 +128,15 @@ def test_failed_prepare_leaves_the_old_shards_and_lists_the_bad_rows(tmp_path):
     write_reviews(file, extra=" ,1\n" * 9)
 
     with pytest.raises(BadRowsError, match=r"9 of 209 rows are bad \(empty_text 9\)"):
-        prepare(job)
+        build(job)
 
     listed = (tmp_path / "out" / "bad_rows.jsonl").read_text().splitlines()
     assert json.loads(listed[0])["line"] == 202
-    assert load_shards(job.shards_dir).manifest["fingerprint"] == "f" * 64
+    assert load_shards(job.shards_dir).manifest["fingerprint"] == MADE_FROM
 
 
 def test_prepare_fails_at_the_first_bad_row_when_told_to(tmp_path):
     file = write_reviews(tmp_path / "a.csv", extra=" ,1\n")
 
     with pytest.raises(DataError, match=r"a\.csv:202: bad row: empty text"):
-        prepare(job_for(tmp_path, file, data={"on_bad_rows": "fail"}))
+        build(job_for(tmp_path, file, data={"on_bad_rows": "fail"}))

@@ -1,115 +1,70 @@
-import json
-
 import pytest
+from row_samples import recipe_of, sentence, source_row
 
-from pipeline.contract.errors import BadRowsError, DataError
-from pipeline.contract.tokenization import TextSettings
-from pipeline.data.cleaning import clean_rows
-from pipeline.data.ledger import RowLedger
-from pipeline.data.rows import RejectReason, SourceRow, reject
-
-SETTINGS = TextSettings(max_seq_len=16, strip_html=True)
+from pipeline.config import Task
+from pipeline.data.cleaning import clean_row
+from pipeline.data.rows import RejectedRow, RejectReason
 
 
-def row(text, label="a", *, file="f.csv", line=1):
-    return SourceRow(file=file, line=line, text=text, labels=(label,))
+def test_row_is_cleaned_and_keeps_its_line_label_and_split():
+    row = clean_row(source_row(" x <br/> y ", line=7, split="test"), recipe_of())
 
-
-def sentence(*words, labels=None):
-    labels = labels or tuple("O" for _ in words)
-    return SourceRow(file="f.conll", line=1, words=words, labels=labels)
-
-
-def clean(items, *, label_names=None, ledger=None):
-    ledger = ledger or RowLedger(stops_at_bad_row=False)
-    rows = clean_rows(items, settings=SETTINGS, label_names=label_names or {}, ledger=ledger)
-    return rows, ledger
-
-
-def test_row_keeps_its_position_among_all_rows_read():
-    rows, _ = clean([row(" x <br/> y "), row("<p>"), row("z", "b")])
-
-    assert [(r.row_id, r.text, r.labels) for r in rows] == [(0, "x y", ("a",)), (2, "z", ("b",))]
-
-
-def test_same_text_and_label_is_a_duplicate_of_the_first():
-    rows, ledger = clean([row("x"), row("y"), row(" x", file="g.csv", line=9)])
-
-    assert [r.row_id for r in rows] == [0, 1]
-    assert ledger.rejected == [reject("g.csv", 9, RejectReason.DUPLICATE, "x")]
-
-
-def test_same_text_with_two_labels_is_rejected_in_all_its_rows():
-    rows, ledger = clean([row("x"), row("y"), row("x", "b"), row("x")])
-
-    assert [r.text for r in rows] == ["y"]
-    assert [r.reason.value for r in ledger.rejected] == ["conflicting_labels"] * 3
+    assert (row.line, row.text, row.text_pair, row.labels, row.split) == (
+        7,
+        "x y",
+        "",
+        ("a",),
+        "test",
+    )
 
 
 def test_label_outside_label_names_is_rejected_and_others_are_renamed():
-    rows, ledger = clean([row("x", "0"), row("y", "7")], label_names={"0": "negative"})
+    recipe = recipe_of(label_names={"0": "negative"})
 
-    assert rows[0].labels == ("negative",)
-    assert ledger.rejected[0].reason is RejectReason.UNKNOWN_LABEL
-    assert ledger.rejected[0].value == "7"
+    renamed = clean_row(source_row("x", "0"), recipe)
+    rejected = clean_row(source_row("y", "7"), recipe)
+
+    assert renamed.labels == ("negative",)
+    assert (rejected.reason, rejected.value) == (RejectReason.UNKNOWN_LABEL, "7")
+
+
+def test_labels_that_get_one_name_are_one_label():
+    recipe = recipe_of(Task.MULTI_LABEL, label_names={"0": "b", "1": "b", "2": "a"})
+
+    assert clean_row(source_row("x", "0", "1", "2"), recipe).labels == ("a", "b")
 
 
 def test_words_are_cleaned_and_unusable_ones_reject_the_sentence():
-    rows, ledger = clean([sentence("A&amp;T", "won"), sentence("a", "<b>"), sentence("a\u00a0b")])
+    recipe = recipe_of(Task.TOKEN)
 
-    assert rows[0].words == ("A&T", "won")
-    assert rows[0].text == "A&T won"
-    assert [r.reason.value for r in ledger.rejected] == ["unusable_word"] * 2
-
-
-def test_every_row_read_is_kept_rejected_or_not_sampled():
-    items = [row("x"), row("x"), row(""), row("y", file="g.csv")]
-    _, ledger = clean(items)
-    ledger.add_not_sampled("g.csv")
-
-    assert ledger.counts() == {
-        "read": 4,
-        "kept": 1,
-        "rejected": 2,
-        "not_sampled": 1,
-        "rejected_by_reason": {"duplicate": 1, "empty_text": 1},
-        "by_file": {
-            "f.csv": {"read": 3, "kept": 1, "rejected": 2, "not_sampled": 0},
-            "g.csv": {"read": 1, "kept": 0, "rejected": 0, "not_sampled": 1},
-        },
-    }
+    assert clean_row(sentence("A&amp;T", "won"), recipe).text == "A&T won"
+    for words in (("a", "<b>"), ("a\u00a0b",)):
+        rejected = clean_row(sentence(*words), recipe)
+        assert (rejected.reason, rejected.value) == (RejectReason.UNUSABLE_WORD, " ".join(words))
 
 
-def test_rejected_file_has_file_line_reason_and_short_value(tmp_path):
-    _, ledger = clean([row("ü" * 300), row("ü" * 300, "b", line=2)])
-    ledger.write_rejected(tmp_path / "rejected.jsonl")
+@pytest.mark.parametrize("texts", [("", None), (" \x00", None), ("x", " "), ("", "x")])
+def test_text_of_which_nothing_is_left_is_rejected(texts):
+    row = clean_row(source_row(texts[0], text_pair=texts[1]), recipe_of())
 
-    lines = (tmp_path / "rejected.jsonl").read_text(encoding="utf-8").splitlines()
-    first = json.loads(lines[0])
-    assert [first[key] for key in ("file", "line", "reason")] == ["f.csv", 1, "conflicting_labels"]
-    assert first["value"] == "ü" * 197 + "..."
+    assert isinstance(row, RejectedRow)
+    assert row.reason is RejectReason.EMPTY_TEXT
 
 
-def test_too_many_bad_rows_stop_with_reasons_and_the_list(tmp_path):
-    report = tmp_path / "out" / "bad_rows.jsonl"
-    _, ledger = clean([row("x"), row("", line=7)])
+def test_hash_is_of_the_cleaned_text_and_of_both_texts_of_a_pair():
+    def text_hash(*texts):
+        return clean_row(source_row(texts[0], text_pair=texts[-1]), recipe_of()).text_hash
 
-    with pytest.raises(BadRowsError, match=r"f\.csv:7: 1 of 2 rows are bad \(empty_text 1\)"):
-        ledger.check_bad_share(0.4, report=report)
-
-    assert json.loads(report.read_text())["line"] == 7
-
-
-def test_duplicates_are_not_bad_rows(tmp_path):
-    _, ledger = clean([row("x")] * 9)
-
-    ledger.check_bad_share(0.0, report=tmp_path / "bad_rows.jsonl")
-
-    assert ledger.counts()["rejected"] == 8
+    assert text_hash(" a  b", None) == text_hash("a b", None)
+    assert len({text_hash("a", None), text_hash("a", "b"), text_hash("b", "a")}) == 3
+    assert text_hash("a", "b c") != text_hash("a b", "c")
 
 
-def test_fail_stops_at_the_first_bad_row_but_not_at_a_duplicate():
-    ledger = RowLedger(stops_at_bad_row=True)
+def test_draw_follows_the_seed_and_is_made_only_for_a_sample():
+    draws = [
+        clean_row(source_row("x"), recipe).draw
+        for recipe in (recipe_of(), recipe_of(sample_rows=1), recipe_of(sample_rows=1, seed=1))
+    ]
 
-    with pytest.raises(DataError, match=r"f\.csv:3: bad row: empty text.*on_bad_rows"):
-        clean([row("x"), row("x", line=2), row(" ", line=3)], ledger=ledger)
+    assert draws[0] == bytes(8)
+    assert len(set(draws)) == 3

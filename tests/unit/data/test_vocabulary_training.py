@@ -15,12 +15,12 @@ draw = random.Random(0)
 letters = [chr(code) for code in range(0x4E00, 0x4E00 + 1500)] + list("abcdefghij") * 9
 texts = [" ".join("".join(draw.choices(letters, k=4)) for _ in range(9)) for _ in range(300)]
 settings = TextSettings(max_seq_len=16)
-print(train_text_encoder(texts, vocab_size=600, settings=settings).fingerprint)
+print(train_text_encoder(lambda: iter(texts), vocab_size=600, settings=settings).fingerprint)
 """
 
 
 def test_trained_encoder_lowercases_and_frames_with_special_tokens():
-    encoder = train_text_encoder(TEXTS, vocab_size=200, settings=SETTINGS)
+    encoder = train_text_encoder(lambda: iter(TEXTS), vocab_size=200, settings=SETTINGS)
 
     upper, lower = encoder.encode_texts(["THE CAT", "the cat"])
 
@@ -30,7 +30,7 @@ def test_trained_encoder_lowercases_and_frames_with_special_tokens():
 
 
 def test_letters_of_the_corpus_are_words_and_not_special_tokens():
-    encoder = train_text_encoder(TEXTS, vocab_size=200, settings=SETTINGS)
+    encoder = train_text_encoder(lambda: iter(TEXTS), vocab_size=200, settings=SETTINGS)
 
     encoded = encoder.encode_texts(["c a ##t"])[0]
 
@@ -41,7 +41,9 @@ def test_letters_of_the_corpus_are_words_and_not_special_tokens():
 def test_vocabulary_is_no_larger_than_asked_for_even_with_many_characters():
     texts = ["".join(chr(code) for code in range(0x4E00, 0x4E00 + 1500))]
 
-    assert train_text_encoder(texts, vocab_size=120, settings=SETTINGS).vocab_size <= 120
+    assert (
+        train_text_encoder(lambda: iter(texts), vocab_size=120, settings=SETTINGS).vocab_size <= 120
+    )
 
 
 def test_training_gives_the_same_bytes_in_every_process():
