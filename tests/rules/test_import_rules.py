@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 RAY_RIM = {
-    "pipeline/data/tokenise_ray.py",
+    "pipeline/data/passes_ray.py",
     "pipeline/ray_session.py",
     "pipeline/train/trainer.py",
     "serve_app/app.py",
