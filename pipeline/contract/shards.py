@@ -24,6 +24,7 @@ SHARD_SCHEMA = pa.schema(
         pa.field("row_id", pa.int64(), nullable=False),
         # Which part of an over-long text, from 0; 0 for a text that is whole or cut off.
         pa.field("window", pa.int32(), nullable=False),
+        # Empty in windows after the first, which has the whole text.
         pa.field("text", pa.string(), nullable=False),
         # Second text of a pair, empty for single texts.
         pa.field("text_pair", pa.string(), nullable=False),
@@ -74,7 +75,10 @@ class ShardSplit:
         return self._labels.row(*self._locate(index))
 
     def text(self, index: int) -> str:
-        """Return the cleaned text of a row (words joined by spaces for token labels)."""
+        """Return the cleaned text of a row (words joined by spaces for token labels).
+
+        It is empty in windows after the first, which has the whole text.
+        """
         which, row = self._locate(index)
         return str(self._batches[which].column("text")[row].as_py())
 

@@ -74,17 +74,18 @@ def write_shards(
 
 
 def _shard_rows(block: pa.RecordBatch, texts: Spool) -> pa.RecordBatch:
-    row_ids = block.column("row")
-    rows = row_ids.to_numpy()
-    found = [_one_chunk(texts.take(name, rows)) for name in ("text", "text_pair")]
-    columns = [row_ids, block.column("window"), *found]
+    row_ids, windows = block.column("row"), block.column("window")
+    is_first = windows.to_numpy() == 0
+    rows = row_ids.to_numpy()[is_first]
+    # Repeated in every window, the text of a 5 MB line would fill 30 GB.
+    places = pa.array(np.cumsum(is_first) - 1, mask=~is_first)
+    found = [texts.take(name, rows).combine_chunks() for name in ("text", "text_pair")]
+    if not is_first.all():
+        found = [pc.fill_null(column.take(places), "") for column in found]
     return pa.RecordBatch.from_arrays(
-        [*columns, block.column("input_ids"), block.column("labels")], schema=SHARD_SCHEMA
+        [row_ids, windows, *found, block.column("input_ids"), block.column("labels")],
+        schema=SHARD_SCHEMA,
     )
-
-
-def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
 def _count_labels(

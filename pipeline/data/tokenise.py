@@ -184,7 +184,7 @@ class Tokeniser:
         for row, windows in zip(
             cut, self._windows.encode_texts([texts[row] for row in cut]), strict=True
         ):
-            pieces[row] = [window.input_ids for window in windows]
+            pieces[row] = windows
         source, window = _count_pieces(pieces)
         flat = [ids for windows in pieces for ids in windows]
         return _Encoded(

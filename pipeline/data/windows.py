@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
 from pipeline.contract.errors import ConfigError
@@ -36,13 +37,17 @@ class WindowEncoder:
         self._tokenizer.no_truncation()
         self._tokenizer.encode_special_tokens = True
 
-    def encode_texts(self, texts: Sequence[str]) -> list[list[EncodedText]]:
-        """Return the windows of each cleaned text, in order; they cover it all.
+    def encode_texts(self, texts: Sequence[str]) -> list[list[NDArray[np.int32]]]:
+        """Return the ids of each cleaned text's windows, in order; they cover it all.
 
         Each has the special tokens around it. The first is what
         :meth:`TextEncoder.encode_texts` gives; a text that fits is that one window.
         """
-        return [self._cut(encoding) for encoding in self._tokenizer.encode_batch(texts)]
+        windows = []
+        for encoding in self._tokenizer.encode_batch_fast(texts):
+            ids = np.array(encoding.ids, dtype=np.int32)
+            windows.append([ids[tokens] for tokens in self._cut(encoding)])
+        return windows
 
     def encode_words(self, rows: Sequence[list[str]]) -> list[list[EncodedText]]:
         """Return the windows of texts that come as words.
@@ -51,24 +56,30 @@ class WindowEncoder:
         the others -1: a word cut in two has its label where it begins.
         """
         encodings = self._tokenizer.encode_batch(rows, is_pretokenized=True)
-        return [self._cut(encoding) for encoding in encodings]
+        return [self._cut_words(encoding) for encoding in encodings]
 
-    def _cut(self, encoding: Encoding) -> list[EncodedText]:
+    def _cut_words(self, encoding: Encoding) -> list[EncodedText]:
         whole = read_encoding(encoding)
-        if len(whole.input_ids) <= self._max_seq_len:
-            return [whole]
         begins = whole.word_ids.copy()
         begins[1:][whole.word_ids[1:] == whole.word_ids[:-1]] = -1
+        return [
+            EncodedText(
+                input_ids=whole.input_ids[tokens],
+                word_ids=(begins if window else whole.word_ids)[tokens],
+                is_truncated=False,
+            )
+            for window, tokens in enumerate(self._cut(encoding))
+        ]
+
+    def _cut(self, encoding: Encoding) -> list[NDArray[np.int64]]:
+        """Return the positions of each window's tokens in the whole text."""
+        num_tokens = len(encoding)
+        if num_tokens <= self._max_seq_len:
+            return [np.arange(num_tokens)]
         inside = np.flatnonzero(np.array(encoding.special_tokens_mask) == 0)
         begin, end = int(inside[0]), int(inside[-1]) + 1
-        windows = []
-        for start in range(begin, max(end - self._stride, begin + 1), self._room - self._stride):
-            kept = np.r_[0:begin, start : min(start + self._room, end), end : len(begins)]
-            windows.append(
-                EncodedText(
-                    input_ids=whole.input_ids[kept],
-                    word_ids=(whole.word_ids if start == begin else begins)[kept],
-                    is_truncated=False,
-                )
-            )
-        return windows
+        step = self._room - self._stride
+        return [
+            np.r_[0:begin, start : min(start + self._room, end), end:num_tokens]
+            for start in range(begin, max(end - self._stride, begin + 1), step)
+        ]

@@ -132,8 +132,21 @@ def test_windows_hold_all_of_a_train_text_and_the_manifest_counts_both(tmp_path)
     train = load_shards(job.shards_dir).split("train")
     identities = set(zip(train.row_ids.tolist(), train.windows.tolist(), strict=True))
     assert len(identities) == len(train) == splits["train"]["rows"]
-    windowed = train.row_ids[train.windows == 1][0]
-    assert len({train.text(int(i)) for i in (train.row_ids == windowed).nonzero()[0]}) == 1
+    for row, (row_id, window) in enumerate(zip(train.row_ids, train.windows, strict=True)):
+        whole = f"{row_id} {text_of(int(row_id), 40 if row_id >= 60 else 3)}"
+        assert train.text(row) == ("" if window else whole)
+
+
+def test_very_long_line_in_windows_takes_room_for_one_text(tmp_path):
+    long = " ".join(LETTERS[i % 16] for i in range(200_000))
+    file = write_csv(tmp_path / "a.csv", [*numbered(0, 60), *[f"{long} {i},no" for i in range(5)]])
+    job = job_for(tmp_path, file, data={**FREE, "on_too_long": "window", "window_stride": 2})
+
+    manifest = build(job)
+
+    assert manifest["rows"]["windows"] > 20_000
+    size = sum(path.stat().st_size for path in job.shards_dir.rglob("*.arrow"))
+    assert size < 20_000_000
 
 
 def test_too_long_rows_are_rejected_in_all_splits_and_are_not_bad(tmp_path):

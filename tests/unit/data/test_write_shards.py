@@ -16,15 +16,15 @@ EDGES = np.array([4, 40, 40_000])
 MIN_BYTES = 1 << 16
 
 
-def write(folder, lengths, *, splits=None, rows_per_block=50, max_shard_bytes=1 << 26, chars=10):
+def write(folder, lengths, *, splits=None, windows=None, rows_per_block=50, chars=10, **limits):
     """Write rows of these token lengths; row i's ids are all i, its label is i % 3."""
     folder.mkdir()
     rows = [(f"{i} ".ljust(chars, "x"), ["a"]) for i in range(len(lengths))]
     texts = spool_of(folder / "texts", rows, rows_per_block=rows_per_block)
     table = pa.table(
         {
-            "row": range(len(lengths)),
-            "window": [0] * len(lengths),
+            "row": np.arange(len(lengths)) - (windows or 0),
+            "window": windows or [0] * len(lengths),
             "split": splits or [0] * len(lengths),
             "fit": [0] * len(lengths),
             "input_ids": [[i] * length for i, length in enumerate(lengths)],
@@ -43,7 +43,7 @@ def write(folder, lengths, *, splits=None, rows_per_block=50, max_shard_bytes=1 
         texts,
         edges=EDGES,
         num_labels=3,
-        max_shard_bytes=max_shard_bytes,
+        **{"max_shard_bytes": 1 << 26, **limits},
     )
 
 
@@ -65,6 +65,18 @@ def test_each_split_has_its_rows_by_bucket_and_then_in_order(tmp_path):
     for index, row in enumerate(train.row_ids.tolist()):
         assert train.input_ids(index).tolist() == [row] * lengths[row]
         assert train.text(index) == f"{row} ".ljust(10, "x")
+
+
+@pytest.mark.parametrize("rows_per_block", [1, 3, 50])
+def test_text_of_windows_stands_in_the_first(tmp_path, rows_per_block):
+    windows = [0, 0, 1, 2, 0, 1]
+
+    written = write(tmp_path / "a", [3] * 6, windows=windows, rows_per_block=rows_per_block)
+
+    train = split_at(tmp_path / "a", written)
+    assert train.row_ids.tolist() == [0, 1, 1, 1, 4, 4]
+    assert train.windows.tolist() == windows
+    assert [train.text(row)[:1].strip() for row in range(6)] == ["0", "1", "", "", "4", ""]
 
 
 @pytest.mark.parametrize("batch_rows", [7, 2048])
