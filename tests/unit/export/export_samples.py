@@ -98,14 +98,7 @@ def _row(rng: np.random.Generator, index: int, task: Task, encoder: TextEncoder)
     encoded = encoder.encode_texts([text])[0]
     length = len(encoded.input_ids) if task is Task.TOKEN else 1
     labels = rng.integers(0, len(LABELS), length, dtype=np.int32)
-    return {
-        "row_id": index,
-        "window": 0,
-        "text": text,
-        "text_pair": "",
-        "input_ids": encoded.input_ids,
-        "labels": labels,
-    }
+    return {"row_id": index, "window": 0, "text": text, "text_pair": "", "input_ids": encoded.input_ids, "labels": labels}
 
 
 def _write_checkpoint(folder: Path, *, task: Task, encoder: TextEncoder) -> None:

@@ -117,11 +117,4 @@ def _row(
     is_token_task = task is Task.TOKEN
     labels = [IGNORED_LABEL, *word_labels, IGNORED_LABEL] if is_token_task else word_labels[:1]
     input_ids = encoder.encode_texts([text])[0].input_ids
-    return {
-        "row_id": row_id,
-        "window": 0,
-        "text": text,
-        "text_pair": "",
-        "input_ids": input_ids,
-        "labels": labels,
-    }
+    return {"row_id": row_id, "window": 0, "text": text, "text_pair": "", "input_ids": input_ids, "labels": labels}
