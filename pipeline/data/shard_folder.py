@@ -102,6 +102,7 @@ def _describe_padding(
     lengths = ShardSplit([folder / file for file in files]).lengths
     settings = PlanSettings(
         batch_rows=job.train.global_batch,
+        max_batch_tokens=job.train.max_batch_tokens,
         window_batches=job.buckets.window_batches,
         seed=job.seed,
         longest_first=job.train.longest_first,
