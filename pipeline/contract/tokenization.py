@@ -14,6 +14,7 @@ from pipeline.contract.errors import FolderError, MissingFileError
 from pipeline.contract.folder import fingerprint, read_json
 
 TOKENIZER_NAME = "tokenizer.json"
+_SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 IGNORED_LABEL = -100
 _TAG = re.compile(r"<[a-zA-Z/!][^<>]{0,200}>")
 _BLANKS = re.compile(r"\s+")
@@ -83,6 +84,20 @@ class TextEncoder:
             raise FolderError("the tokenizer has no [PAD] token")
         self.pad_token_id = int(pad_token_id)
         self.vocab_size = int(tokenizer.get_vocab_size())
+
+    @property
+    def mask_token_id(self) -> int | None:
+        """Id of ``[MASK]``, None if the tokenizer has none."""
+        found = self._tokenizer.token_to_id("[MASK]")
+        return None if found is None else int(found)
+
+    @property
+    def special_token_ids(self) -> tuple[int, ...]:
+        """Ids that stand for no text, ascending: BERT's five and what the file calls special."""
+        named = map(self._tokenizer.token_to_id, _SPECIAL_TOKENS)
+        added = self._tokenizer.get_added_tokens_decoder()
+        declared = {int(index) for index, token in added.items() if token.special}
+        return tuple(sorted(declared.union(index for index in named if index is not None)))
 
     @property
     def fingerprint(self) -> str:
