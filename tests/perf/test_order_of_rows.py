@@ -25,7 +25,7 @@ ROUNDS = 3
 def tokens_per_second(state, reader, batches):
     started, tokens = time.perf_counter(), 0
     for batch in batches:
-        tokens += train_step(state, reader.read(batch), group=SingleGroup()).tokens
+        tokens += train_step(state, reader.read(batch, epoch=0), group=SingleGroup()).tokens
     return tokens / (time.perf_counter() - started)
 
 
@@ -46,7 +46,6 @@ def test_bucketed_order_against_random_order():
         micro_batch=job.train.micro_batch,
         pad_token_id=run.architecture.pad_token_id,
         is_token_task=False,
-        device=state.device,
     )
     plans = {
         name: build_epoch_plan(
