@@ -1,5 +1,6 @@
 """What padding costs: the share of padded tokens under different orders of the rows."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -61,10 +62,7 @@ def describe_buckets(
 
 def _starts(bounds: list[int], settings: PlanSettings) -> IntArray:
     """Return where batches begin if none reaches over a bound, and the end."""
-    parts = [
-        np.arange(begin, end, settings.batch_rows)
-        for begin, end in zip(bounds, bounds[1:], strict=False)
-    ]
+    parts = [np.arange(begin, end, settings.batch_rows) for begin, end in pairwise(bounds)]
     return np.concatenate([*parts, bounds[-1:]])
 
 

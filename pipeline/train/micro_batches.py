@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 from pipeline.contract.batching import IntArray, pad_rows
 from pipeline.contract.shards import ShardSplit
 from pipeline.contract.tokenization import IGNORED_LABEL
+from pipeline.data.augment import Augmentation, augment_rows, row_keys
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +43,38 @@ class MicroBatch:
         """Tokens with padding."""
         return self.input_ids.numel()
 
+    def to(self, device: torch.device) -> "MicroBatch":
+        """Return the batch with its tensors on a device."""
+        return MicroBatch(
+            input_ids=self.input_ids.to(device),
+            attention_mask=self.attention_mask.to(device),
+            labels=self.labels.to(device),
+            row_ids=self.row_ids,
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel between processes as plain bytes.
+
+        Torch would put each tensor into shared memory, of which containers have little, and
+        keep a file open for it.
+        """
+        tensors = (self.input_ids, self.attention_mask, self.labels)
+        return _from_arrays, (*(tensor.numpy() for tensor in tensors), self.row_ids)
+
+
+def _from_arrays(
+    input_ids: IntArray, attention_mask: IntArray, labels: IntArray, row_ids: tuple[int, ...]
+) -> MicroBatch:
+    return MicroBatch(
+        input_ids=torch.from_numpy(input_ids),
+        attention_mask=torch.from_numpy(attention_mask),
+        labels=torch.from_numpy(labels),
+        row_ids=row_ids,
+    )
+
 
 class MicroBatchReader:
-    """Reads, slices and pads rows of one split."""
+    """Reads, augments, slices and pads rows of one split, on the CPU."""
 
     def __init__(
         self,
@@ -52,31 +83,46 @@ class MicroBatchReader:
         micro_batch: int,
         pad_token_id: int,
         is_token_task: bool,
-        device: torch.device,
+        augmentation: Augmentation | None = None,
     ) -> None:
         """Keep what every batch needs; ``micro_batch`` is the rows of one forward pass."""
         self._split = split
-        self._row_ids = split.row_ids
+        self._row_ids, self._windows = split.row_ids, split.windows
         self._micro_batch = micro_batch
         self._pad_token_id = pad_token_id
         self._is_token_task = is_token_task
-        self._device = device
+        self._augmentation = augmentation
 
-    def read(self, indices: IntArray) -> list[MicroBatch]:
-        """Return the rows in slices of ``micro_batch``; none for no rows."""
+    def read(self, indices: IntArray, *, epoch: int) -> list[MicroBatch]:
+        """Return the rows in slices of ``micro_batch``; none for no rows.
+
+        The epoch decides what augmentation does to a row.
+        """
         starts = range(0, len(indices), self._micro_batch)
-        return [self._pad(indices[start : start + self._micro_batch]) for start in starts]
+        return [self._pad(indices[start : start + self._micro_batch], epoch) for start in starts]
 
-    def _pad(self, indices: IntArray) -> MicroBatch:
+    def _pad(self, indices: IntArray, epoch: int) -> MicroBatch:
         ids = [self._split.input_ids(int(index)) for index in indices]
+        if self._augmentation:
+            ids = self._augment(ids, indices, epoch, self._augmentation)
         labels = [self._split.labels(int(index)) for index in indices]
         input_ids, mask = pad_rows(ids, pad_value=self._pad_token_id)
         return MicroBatch(
-            input_ids=torch.from_numpy(input_ids).to(self._device),
-            attention_mask=torch.from_numpy(mask).to(self._device),
-            labels=torch.from_numpy(self._label_array(labels)).to(self._device),
+            input_ids=torch.from_numpy(input_ids),
+            attention_mask=torch.from_numpy(mask),
+            labels=torch.from_numpy(self._label_array(labels)),
             row_ids=tuple(int(row_id) for row_id in self._row_ids[indices]),
         )
+
+    def _augment(
+        self,
+        ids: Sequence[NDArray[np.int32]],
+        indices: IntArray,
+        epoch: int,
+        augmentation: Augmentation,
+    ) -> list[NDArray[np.int32]]:
+        keys = row_keys(augmentation.seed, epoch, self._row_ids[indices], self._windows[indices])
+        return augment_rows(ids, keys, augmentation)
 
     def _label_array(self, labels: Sequence[NDArray[np.int32]]) -> IntArray:
         if self._is_token_task:

@@ -26,7 +26,7 @@ ROWS = 22
 MAX_SEQ_LEN = 12
 
 
-def build_job(output_dir, *, num_workers=1, base_lr=0.1):
+def build_job(output_dir, *, num_workers=1, base_lr=0.1, loader_workers=0):
     values = {
         "name": "tiny",
         "output_dir": str(output_dir),
@@ -45,6 +45,7 @@ def build_job(output_dir, *, num_workers=1, base_lr=0.1):
             "global_batch": 4,
             "micro_batch": 2,
             "base_lr": base_lr,
+            "loader_workers": loader_workers,
             "checkpoint_every_steps": 5,
         },
         "ray": {"num_workers": num_workers, "threads_per_worker": 1, "max_failures": 0},
@@ -92,7 +93,7 @@ def test_workers_of_ray_repeat_the_losses_of_the_plain_loop(tmp_path, ray_cluste
     jobs = {
         "plain": build_job(tmp_path / "plain"),
         "one": build_job(tmp_path / "one"),
-        "two": build_job(tmp_path / "two", num_workers=2),
+        "two": build_job(tmp_path / "two", num_workers=2, loader_workers=1),
     }
     for job in jobs.values():
         write_shards(job)

@@ -240,6 +240,12 @@ def test_token_limit_cuts_as_in_the_example():
     assert sorted(map(sorted, batches)) == [[0, 2], [1], [3]]
 
 
+def test_every_epoch_counts_its_short_batch():
+    steps = [count_steps(np.ones(n, int), epochs=2, settings=settings_with()) for n in (18, 16)]
+
+    assert steps == [(5, 5), (4, 4)]
+
+
 def test_steps_of_an_epoch_may_depend_on_it_under_a_token_limit():
     lengths = np.random.default_rng(0).integers(1, 40, 60)
     settings = settings_with(max_batch_tokens=60, window_batches=1)

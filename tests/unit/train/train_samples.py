@@ -98,7 +98,7 @@ def build_micro_batch(lengths: list[int], *, is_token_task: bool = False) -> Mic
 
 
 def _build_encoder() -> TextEncoder:
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS]
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS, "[MASK]"]
     vocab = {word: index for index, word in enumerate(words)}
     tokenizer = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
