@@ -1,6 +1,8 @@
 """The picture of a shards folder: lengths with the bucket edges, and what padding costs."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
+from pipeline.contract.errors import ConfigError
+from pipeline.contract.folder import write_text_atomically
+from pipeline.data.inspection import Inspection
 from pipeline.drawing import (
     BLUE,
     GREEN,
@@ -82,6 +87,35 @@ def draw_lengths(
     return stand_alone_svg(chart)
 
 
+def draw_inspection(inspection: Inspection, path: Path) -> Inspection:
+    """Draw the picture of inspected shards as a file; return the inspection that names it.
+
+    Raises:
+        ConfigError: the file's name does not end in ``.svg``, or it would change the shards.
+    """
+    if path.suffix != ".svg":
+        raise ConfigError(
+            "the picture is an SVG file",
+            place="--picture",
+            value=str(path),
+            remedy="Let the name end in .svg.",
+        )
+    if path.resolve().is_relative_to(Path(inspection.folder).resolve()):
+        raise ConfigError(
+            "the picture would change the shards folder",
+            place="--picture",
+            value=str(path),
+            remedy="Name a file outside of it.",
+        )
+    svg = draw_lengths(
+        histogram=inspection.length_histogram,
+        buckets=[bucket.model_dump() for bucket in inspection.buckets],
+        padding=inspection.padding.model_dump(),
+    )
+    write_text_atomically(path, svg)
+    return replace(inspection, picture=str(path))
+
+
 def spread_labels(places: Sequence[float], *, gap: float, low: float, high: float) -> Numbers:
     """Return the places moved as little as can be so that they are ``gap`` apart.
 
@@ -147,7 +181,13 @@ def _label_edges(axes: Axes, edges: Sequence[int], right: float) -> float:
             va="bottom",
             fontsize=8,
             color=ORANGE,
-            arrowprops={"arrowstyle": "-", "color": ORANGE, "linewidth": 0.8, "shrinkB": 0},
+            arrowprops={
+                "arrowstyle": "-",
+                "color": ORANGE,
+                "linewidth": 0.8,
+                "shrinkB": 0,
+                "relpos": (0.5, 0.0),
+            },
         )
     return (longest_name if is_crowded else 11.0) + 19
 
