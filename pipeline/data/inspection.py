@@ -181,7 +181,7 @@ def _open_split(shards: Shards, name: str) -> ShardSplit:
         split = shards.split(name)
     except pa.ArrowInvalid as error:
         raise AlteredFileError(
-            f"a file of the {name} split is no shard: {error}",
+            f"a file of the {name} split is no shard",
             place=str(shards.folder),
             remedy=_PREPARE_AGAIN,
         ) from error
