@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from pipeline.contract.batching import IntArray
-from pipeline.evaluate.drawing import (
+from pipeline.drawing import (
     BLUE,
     GREEN,
     INK,
@@ -19,6 +19,7 @@ from pipeline.evaluate.drawing import (
     ORANGE,
     SURFACE,
     Chart,
+    cut_tallest_bar,
     draw_chart,
     tidy_axis,
 )
@@ -151,7 +152,7 @@ def draw_lengths(lengths: IntArray, bucket_edges: IntArray) -> Chart:
         axes = figure.subplots()
         bins = np.arange(0.5, longest + width + 0.5, width)
         counts, _, _ = axes.hist(lengths, bins=bins.tolist(), color=BLUE, alpha=0.65, rwidth=0.9)
-        _cut_tallest(axes, np.asarray(counts, dtype=np.float64), bins)
+        cut_tallest_bar(axes, np.asarray(counts, dtype=np.float64), bins)
         for edge in bucket_edges.tolist():
             axes.axvline(edge + 0.5, color=ORANGE, linewidth=1, linestyle=(0, (4, 3)))
         axes.set_xlim(0, longest + 1)
@@ -192,24 +193,6 @@ def draw_padding(padding: Mapping[str, float]) -> Chart:
         )
 
     return draw_chart("padding", "Padding", draw, height_inches=_LOW)
-
-
-def _cut_tallest(axes: Axes, counts: Numbers, bins: Numbers) -> None:
-    # Texts cut at max_seq_len pile up in one bin, beside which all others would vanish.
-    tallest = int(counts.argmax())
-    others = np.delete(counts, tallest)
-    if len(others) == 0 or counts[tallest] <= 3 * others.max() or not others.any():
-        return
-    top = float(others.max()) * 1.5
-    axes.set_ylim(0, top)
-    axes.text(
-        float(bins[tallest]) - 0.5,
-        top * 0.97,
-        f"{int(counts[tallest]):,} ↑",
-        ha="right" if tallest > len(others) // 2 else "left",
-        va="top",
-        fontweight="bold",
-    )
 
 
 def _number_cells(axes: Axes, confusion: IntArray, shares: Numbers) -> None:

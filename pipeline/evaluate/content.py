@@ -8,6 +8,7 @@ import numpy as np
 
 from pipeline.config import JobConfig
 from pipeline.contract.shards import Shards
+from pipeline.drawing import Chart
 from pipeline.evaluate.charts import (
     draw_buckets,
     draw_confusion,
@@ -16,7 +17,6 @@ from pipeline.evaluate.charts import (
     draw_padding,
     draw_throughput,
 )
-from pipeline.evaluate.drawing import Chart
 from pipeline.evaluate.report import ReportContent
 
 Pairs = list[tuple[str, str]]

@@ -8,7 +8,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from pipeline.evaluate.drawing import Chart
+from pipeline.drawing import Chart
 
 _TEMPLATE_NAME = "report.html.jinja"
 _NOT_LUCK = 0.05
