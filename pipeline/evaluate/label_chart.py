@@ -40,7 +40,7 @@ def draw_label_errors(per_class: Sequence[Mapping[str, Any]]) -> Chart:
             )
             start = start + counts[shown]
         axes.set_yticks(places, names)
-        axes.invert_yaxis()
+        axes.set_ylim(len(names) - 0.5, -0.5)
         axes.set_xlabel("test texts")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.spines["left"].set_visible(False)

@@ -114,19 +114,7 @@ def read_hf_architecture(
         pad_token_id=pad_token_id,
         sep_token_id=sep_token_id,
     )
-    if architecture.takes_pairs and architecture.type_vocab_size < 2:
-        raise WeightsError(
-            "type_vocab_size must be 2 or more for pairs of texts",
-            place=str(path),
-            value=architecture.type_vocab_size,
-            remedy="Name a model with two token types in model.pretrained.",
-        )
-    if architecture.hidden_size % architecture.num_heads:
-        raise WeightsError(
-            f"hidden_size {architecture.hidden_size} is not a multiple of num_attention_heads",
-            place=str(path),
-            value=architecture.num_heads,
-        )
+    _demand_possible_sizes(architecture, path)
     _demand_positions(architecture, settings.max_seq_len)
     return architecture
 
@@ -169,6 +157,22 @@ def _size(values: dict[str, Any], key: str, path: Path) -> int:
             remedy="Copy the config.json that belongs to these weights.",
         )
     return value
+
+
+def _demand_possible_sizes(architecture: Architecture, path: Path) -> None:
+    if architecture.takes_pairs and architecture.type_vocab_size < 2:
+        raise WeightsError(
+            "type_vocab_size must be 2 or more for pairs of texts",
+            place=str(path),
+            value=architecture.type_vocab_size,
+            remedy="Name a model with two token types in model.pretrained.",
+        )
+    if architecture.hidden_size % architecture.num_heads:
+        raise WeightsError(
+            f"hidden_size {architecture.hidden_size} is not a multiple of num_attention_heads",
+            place=str(path),
+            value=architecture.num_heads,
+        )
 
 
 def _demand_positions(architecture: Architecture, max_seq_len: int) -> None:
