@@ -90,7 +90,7 @@ class ShardSplit:
         return self._list(self._ids, index)
 
     def labels(self, index: int) -> NDArray[np.int32]:
-        """Labels of a row: ``int32 [1]``, or ``int32 [seq]`` for token labels."""
+        """Labels of a row: ``int32 [1]``, any number (multi-label), or ``[seq]`` (token labels)."""
         return self._list(self._labels, index)
 
     def text(self, index: int) -> str:
@@ -122,6 +122,11 @@ class Shards:
         self.task: str = manifest["task"]
         self.text_settings = TextSettings(**manifest["text_settings"])
         self.bucket_edges: IntArray = np.array(manifest["bucket_edges"], dtype=np.int64)
+
+    @property
+    def takes_pairs(self) -> bool:
+        """Whether every row is a pair of texts, ``[CLS] a [SEP] b [SEP]``."""
+        return bool(self.manifest.get("takes_pairs", False))
 
     @property
     def fingerprint(self) -> str:

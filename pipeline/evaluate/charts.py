@@ -100,7 +100,7 @@ def draw_confusion(confusion: IntArray, labels: Sequence[str]) -> Chart:
             _number_cells(axes, confusion, shares)
         axes.set_xlim(-0.5, size - 0.5)
         axes.set_ylim(size - 0.5, -0.5)
-        names = [_short(label) for label in labels] if size <= _MAX_NAMED_LABELS else []
+        names = [shorten_label(label) for label in labels] if size <= _MAX_NAMED_LABELS else []
         turned: dict[str, Any] = {"rotation": 45, "ha": "right"} if size > 4 else {}
         axes.set_xticks(range(len(names)), names, **turned)
         axes.set_yticks(range(len(names)), names)
@@ -115,8 +115,13 @@ def draw_confusion(confusion: IntArray, labels: Sequence[str]) -> Chart:
     return draw_chart("confusion", "Confusion matrix", draw, height_inches=height)
 
 
-def draw_buckets(per_bucket: Sequence[Mapping[str, Any]], accuracy: float) -> Chart:
-    """Return accuracy with its 95 % interval for each length bucket, and the rows below."""
+def draw_buckets(
+    per_bucket: Sequence[Mapping[str, Any]], accuracy: float, *, measure: str = "accuracy"
+) -> Chart:
+    """Return accuracy with its 95 % interval for each length bucket, and the rows below.
+
+    ``measure`` is what accuracy is called for this task.
+    """
     names = [f"{bucket['min_tokens']}–{bucket['max_tokens']}" for bucket in per_bucket]
     values = np.array([bucket["accuracy"] for bucket in per_bucket])
     ends = np.array([bucket["accuracy_95"] for bucket in per_bucket])
@@ -129,7 +134,7 @@ def draw_buckets(per_bucket: Sequence[Mapping[str, Any]], accuracy: float) -> Ch
         upper.plot(places, values, "o", color=BLUE, markersize=6)
         upper.set_ylim(max(0.0, float(ends.min()) - 0.04), min(1.0, float(ends.max()) + 0.03))
         upper.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-        upper.set_ylabel("accuracy")
+        upper.set_ylabel(measure)
         lower.bar(places, [bucket["rows"] for bucket in per_bucket], color=MUTED, alpha=0.5)
         lower.set_ylabel("texts")
         lower.yaxis.set_major_formatter(_THOUSANDS)
@@ -138,9 +143,10 @@ def draw_buckets(per_bucket: Sequence[Mapping[str, Any]], accuracy: float) -> Ch
         lower.set_xticks(places, names, **turned)
         lower.set_xlabel("tokens in the text")
         figure.align_ylabels()
-        return "Dots are accuracy, bars its 95 % interval; the dashed line is all texts together."
+        return f"Dots are {measure}, bars its 95 % interval; the dashed line is all texts together."
 
-    return draw_chart("buckets", "Accuracy by text length", draw, height_inches=_TALL)
+    title = f"{measure.capitalize()} by text length"
+    return draw_chart("buckets", title, draw, height_inches=_TALL)
 
 
 def draw_lengths(lengths: IntArray, bucket_edges: IntArray) -> Chart:
@@ -238,5 +244,6 @@ def _thinned(count: int) -> IntArray:
     return np.unique(np.linspace(0, count - 1, min(count, _MAX_POINTS)).astype(np.int64))
 
 
-def _short(label: str, max_chars: int = 18) -> str:
+def shorten_label(label: str, max_chars: int = 18) -> str:
+    """Return a label that fits beside an axis; a longer one is cut and ended by ``…``."""
     return label if len(label) <= max_chars else f"{label[: max_chars - 1]}…"

@@ -131,6 +131,7 @@ class _Worker:
             micro_batch=run.job.train.micro_batch,
             pad_token_id=run.architecture.pad_token_id,
             is_token_task=run.architecture.is_token_task,
+            multi_hot_size=run.architecture.multi_hot_size,
             device=state.device,
         )
         self._schedule = build_schedule(run.job.train, total_steps=run.total_steps)

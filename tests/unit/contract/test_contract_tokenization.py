@@ -251,3 +251,17 @@ def test_a_vocabulary_keeps_the_case_that_its_folder_asks_for(tmp_path, config, 
     encoder = load_text_encoder(tmp_path, TextSettings(max_seq_len=8))
 
     assert encoder.encode_texts(["Good"])[0].input_ids[1] == words.index(expected)
+
+
+def test_a_pair_has_both_texts_in_one_row_and_the_id_that_parts_them(encoder):
+    (encoded,) = encoder.encode_pairs([("a good film", "films")])
+
+    assert words_of(encoded) == ["[CLS]", "a", "good", "film", "[SEP]", "film", "##s", "[SEP]"]
+    assert encoder.sep_token_id == IDS["[SEP]"]
+
+
+def test_a_tokenizer_without_sep_is_refused_when_asked_for_it():
+    encoder = TextEncoder(Tokenizer(WordLevel({"[PAD]": 0}, unk_token="[PAD]")), PLAIN)
+
+    with pytest.raises(FolderError, match=r"no \[SEP\] token"):
+        _ = encoder.sep_token_id

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from train_samples import MAX_SEQ_LEN, build_job, write_shards
+from train_samples import MAX_SEQ_LEN, NUM_LABELS, build_job, write_shards
 
 from pipeline.config import Task
 from pipeline.contract.shards import load_shards
@@ -17,6 +17,7 @@ def build_reader(tmp_path, task=Task.SEQUENCE, *, micro_batch=4):
         micro_batch=micro_batch,
         pad_token_id=0,
         is_token_task=task is Task.TOKEN,
+        multi_hot_size=NUM_LABELS if task is Task.MULTI_LABEL else None,
         device=torch.device("cpu"),
     )
     return split, reader
@@ -52,13 +53,25 @@ def test_token_labels_are_padded_with_the_ignored_label(tmp_path):
     assert batch.num_padded_tokens == 18 * split.lengths.max() <= 18 * MAX_SEQ_LEN
 
 
+def test_multi_labels_are_multi_hot_and_a_row_without_labels_counts_as_one(tmp_path):
+    split, reader = build_reader(tmp_path, Task.MULTI_LABEL, micro_batch=18)
+
+    (batch,) = reader.read(np.arange(18))
+
+    assert (batch.labels.shape, batch.labels.dtype) == ((18, NUM_LABELS), torch.float32)
+    found = [row.nonzero().flatten().tolist() for row in batch.labels]
+    assert found == [split.labels(index).tolist() for index in range(18)]
+    assert {len(row) for row in found} == {0, 1, 2}
+    assert batch.num_labelled == 18
+
+
 def test_no_rows_give_no_batches(tmp_path):
     _, reader = build_reader(tmp_path)
 
     assert reader.read(np.array([], dtype=np.int64)) == []
 
 
-@pytest.mark.parametrize("task", list(Task))
+@pytest.mark.parametrize("task", [Task.SEQUENCE, Task.TOKEN])
 def test_tensors_are_int64(tmp_path, task):
     _, reader = build_reader(tmp_path, task)
 
