@@ -24,7 +24,8 @@ class DataSettings(Settings):
     """Where the labelled text is and what becomes of it."""
 
     files: Annotated[Locations, Field(min_length=1)]
-    """Files, folders, globs, URIs (``s3://…``), or ``package://NAME/PATH`` of a package."""
+    """Files, folders, globs, URIs (``s3://…``), or ``package://NAME/PATH``; ``.gz``,
+    ``.bz2`` and ``.xz`` are decompressed."""
     validation_files: Locations = ()
     """Files whose rows are the validation split; empty takes a share of ``files``."""
     test_files: Locations = ()
@@ -32,19 +33,20 @@ class DataSettings(Settings):
     format: Literal["auto", "csv", "tsv", "jsonl", "parquet", "conll"] = "auto"
     """File format; ``auto`` goes by the file name's ending."""
     encoding: Literal["auto", "utf-8", "latin-1", "cp1252"] = "auto"
-    """Of text files; ``auto`` is UTF-8 with or without a byte order mark."""
+    """Of text files; ``auto`` and ``utf-8`` take UTF-8 with or without a byte order mark,
+    the others count only where they are asked for."""
     text_column: ColumnName = "text"
-    """Column of the text, or its index; for CoNLL the index of the word column."""
+    """Column of the text; for CSV and TSV also its index from 0, for CoNLL its index only."""
     text_pair_column: ColumnName | None = None
     """Column of the second text of a pair; null for single texts."""
     label_column: ColumnName = "label"
-    """Column of the label, or its index; for CoNLL the index, ``-1`` the last."""
-    label_separator: Annotated[str, Field(min_length=1)] | None = None
-    """Multi-label only: splits one field of CSV or TSV into labels, such as ``|``."""
+    """Column of the label; for CSV and TSV also its index, for CoNLL its index, ``-1`` the last."""
+    label_separator: Annotated[str, Field(min_length=1, max_length=16)] | None = None
+    """Multi-label only: splits one field or string into labels, such as ``;``."""
     label_names: dict[str, str] = Field(default_factory=dict)
     """Label as it stands in the file → name to show; empty keeps the labels as they are."""
     split_column: ColumnName | None = None
-    """Column that says train, validation (valid, val, dev) or test; null splits by hash."""
+    """Column that says train, validation (valid, val, dev, eval) or test; null splits by hash."""
     sample_rows: Count | None = None
     """Rows kept in all, balanced over the labels and chosen by the seed; null keeps all."""
     validation_share: Share = 0.1

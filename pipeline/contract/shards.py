@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pipeline.contract.batching import IntArray
 from pipeline.contract.errors import FolderError, SchemaVersionError
 from pipeline.contract.folder import read_manifest, verify_files
-from pipeline.contract.tokenization import TextSettings
+from pipeline.contract.tokenization import IGNORED_LABEL, TextSettings
 
 SHARDS_SCHEMA_VERSION = 2
 SPLITS = ("train", "validation", "test")
@@ -50,8 +50,7 @@ class ShardSplit:
     @property
     def lengths(self) -> IntArray:
         """Tokens of every row, ``int64 [rows]``."""
-        lengths = [np.diff(chunk.offsets.to_numpy()) for chunk in self._ids]
-        return np.concatenate([np.zeros(0), *lengths]).astype(np.int64)
+        return _list_lengths(self._ids)
 
     @property
     def row_ids(self) -> IntArray:
@@ -63,17 +62,44 @@ class ShardSplit:
         """Which part of its text every row is, ``int64 [rows]``; mostly 0."""
         return np.asarray(self._table.column("window").to_numpy(), dtype=np.int64)
 
+    @property
+    def labels_per_row(self) -> IntArray:
+        """Entries in the labels of every row, ``int64 [rows]``; -100 counts as one."""
+        return _list_lengths(self._labels)
+
+    def label_counts(self, num_labels: int) -> IntArray:
+        """Return how often each label stands in the rows, ``int64 [num_labels]``; no -100.
+
+        Raises:
+            FolderError: a row has a label that is not below ``num_labels``.
+        """
+        counts = np.zeros(num_labels, dtype=np.int64)
+        for chunk in self._labels:
+            found = np.asarray(chunk.flatten().to_numpy(), dtype=np.int64)
+            found = found[found != IGNORED_LABEL]
+            if len(found) and not 0 <= found.min() <= found.max() < num_labels:
+                raise FolderError(
+                    f"a row has a label that is not one of the {num_labels} of the manifest",
+                    value=int(found.min() if found.min() < 0 else found.max()),
+                )
+            counts += np.bincount(found, minlength=num_labels)
+        return counts
+
     def input_ids(self, index: int) -> NDArray[np.int32]:
         """Token ids of a row, ``int32 [seq]``, a view of the mapped file."""
         return self._list(self._ids, index)
 
     def labels(self, index: int) -> NDArray[np.int32]:
-        """Labels of a row: ``int32 [1]``, or ``int32 [seq]`` for token labels."""
+        """Labels of a row: ``int32 [1]``, any number (multi-label), or ``[seq]`` (token labels)."""
         return self._list(self._labels, index)
 
     def text(self, index: int) -> str:
         """Return the cleaned text of a row (words joined by spaces for token labels)."""
         return str(self._table.column("text")[index].as_py())
+
+    def text_pair(self, index: int) -> str:
+        """Return the cleaned second text of a pair; empty for single texts."""
+        return str(self._table.column("text_pair")[index].as_py())
 
     def _list(self, chunks: list[Any], index: int) -> NDArray[np.int32]:
         if not 0 <= index < len(self):
@@ -96,6 +122,11 @@ class Shards:
         self.task: str = manifest["task"]
         self.text_settings = TextSettings(**manifest["text_settings"])
         self.bucket_edges: IntArray = np.array(manifest["bucket_edges"], dtype=np.int64)
+
+    @property
+    def takes_pairs(self) -> bool:
+        """Whether every row is a pair of texts, ``[CLS] a [SEP] b [SEP]``."""
+        return bool(self.manifest.get("takes_pairs", False))
 
     @property
     def fingerprint(self) -> str:
@@ -141,6 +172,11 @@ def write_shard(path: Path, table: pa.Table) -> None:
     batch = table.cast(SHARD_SCHEMA).combine_chunks()
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, SHARD_SCHEMA) as writer:
         writer.write_table(batch)
+
+
+def _list_lengths(chunks: list[Any]) -> IntArray:
+    lengths = [np.diff(chunk.offsets.to_numpy()) for chunk in chunks]
+    return np.concatenate([np.zeros(0), *lengths]).astype(np.int64)
 
 
 def _map_batches(path: Path) -> list[pa.RecordBatch]:

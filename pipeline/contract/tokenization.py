@@ -104,6 +104,18 @@ class TextEncoder:
         """Hash of the tokenizer and the settings: equal means equal ids for every text."""
         return fingerprint({"tokenizer": self._tokenizer.to_str(), **asdict(self.settings)})
 
+    @property
+    def sep_token_id(self) -> int:
+        """Id that ends each text of a pair.
+
+        Raises:
+            FolderError: the tokenizer has no [SEP] token.
+        """
+        sep_token_id = self._tokenizer.token_to_id("[SEP]")
+        if sep_token_id is None:
+            raise FolderError("the tokenizer has no [SEP] token")
+        return int(sep_token_id)
+
     def clean(self, text: str) -> str:
         """Return :func:`clean_text` under these settings."""
         return clean_text(text, self.settings)
@@ -111,6 +123,10 @@ class TextEncoder:
     def encode_texts(self, texts: list[str]) -> list[EncodedText]:
         """Return the ids of cleaned texts, in order, each cut to ``max_seq_len``."""
         return [self._read(encoding) for encoding in self._tokenizer.encode_batch(texts)]
+
+    def encode_pairs(self, pairs: list[tuple[str, str]]) -> list[EncodedText]:
+        """Return the ids ``[CLS] a [SEP] b [SEP]`` of cleaned pairs, cut to ``max_seq_len``."""
+        return [self._read(encoding) for encoding in self._tokenizer.encode_batch(pairs)]
 
     def encode_words(self, rows: list[list[str]]) -> list[EncodedText]:
         """Return the ids of texts that come as words; ``word_ids`` index the given words."""

@@ -1,7 +1,5 @@
 """What a reader gives: a row as it stands in its file, or why it cannot be used."""
 
-import difflib
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,17 +14,28 @@ class RejectReason(StrEnum):
     """Why a row is not used; the keys of the manifest's ``rejected_by_reason``."""
 
     UNDECODABLE = "undecodable"
+    """Bytes outside the encoding, or lone surrogates that JSON spells."""
     BROKEN_QUOTES = "broken_quotes"
     BROKEN_JSON = "broken_json"
     NOT_AN_OBJECT = "not_an_object"
     WRONG_COLUMN_COUNT = "wrong_column_count"
+    REPEATED_HEADER = "repeated_header"
+    """The header stands again among the rows, as in files that were joined."""
     TEXT_MISSING = "text_missing"
+    """No value for the text, or for the second text of a pair."""
     TEXT_NOT_STRING = "text_not_string"
     EMPTY_TEXT = "empty_text"
     LABEL_MISSING = "label_missing"
     LABEL_NOT_SCALAR = "label_not_scalar"
+    """A list or object where one label is expected."""
+    LABEL_NOT_LIST = "label_not_list"
+    """One value where multi-label expects a list and ``data.label_separator`` is not set."""
+    LABEL_OTHER_TYPE = "label_other_type"
+    """Not of the kind (text, number, boolean) of the file's first label, or a fraction."""
     UNKNOWN_LABEL = "unknown_label"
     """``data.label_names`` is set and does not name the label."""
+    UNKNOWN_SPLIT = "unknown_split"
+    """The split column is empty or names none of train, validation and test."""
     WORDS_NOT_ALIGNED = "words_not_aligned"
     """Words and labels are not two lists of the same length."""
     UNUSABLE_WORD = "unusable_word"
@@ -74,49 +83,28 @@ class RejectedRow:
 def reject(file: str, line: int, reason: RejectReason, value: Any) -> RejectedRow:
     """Return the rejection of a row, its value as short printable text."""
     text = value if isinstance(value, str) else repr(value)
-    # Bytes that were not UTF-8 came in as lone surrogates; a report must be able to show them.
+    # Undecodable bytes came in as lone surrogates; a report must be able to show them.
     text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     if len(text) > _SHOWN_CHARS:
         text = f"{text[: _SHOWN_CHARS - 3]}..."
     return RejectedRow(file=file, line=line, reason=reason, value=text)
 
 
-def label_text(value: Any) -> str | RejectReason:
-    """Return a label as text, stripped, or why it is none.
+def first_undecodable(texts: Iterable[str]) -> str | None:
+    r"""Return the first text that is not Unicode, if any.
 
-    Example: ``" pos "`` -> ``"pos"``, ``1`` -> ``"1"``, ``True`` -> ``"true"``.
+    It holds lone surrogates: bytes outside the file's encoding come as such, and JSON can
+    spell them (``\ud800``).
     """
-    if value is None:
-        return RejectReason.LABEL_MISSING
-    if not isinstance(value, str | bool | int | float):
-        return RejectReason.LABEL_NOT_SCALAR
-    text = value if isinstance(value, str) else json.dumps(value)
-    return text.strip() or RejectReason.LABEL_MISSING
-
-
-def is_decodable(texts: Iterable[str]) -> bool:
-    """Return whether no text holds bytes that were not UTF-8 (kept as lone surrogates)."""
-    try:
-        for text in texts:
-            text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def missing_column(file: str, name: str, known: Iterable[str]) -> DataError:
-    """Return the error for a column that a file lacks, with the nearest name it has."""
-    names = sorted(set(known))
-    near = difflib.get_close_matches(name, names, n=1)
-    return DataError(
-        f"there is no column {name!r}",
-        place=file,
-        remedy=(f"Did you mean {near[0]!r}? " if near else "")
-        + f"It has {', '.join(repr(known) for known in names[:20])}; "
-        "set data.text_column and data.label_column.",
-    )
+    for text in texts:
+        if not text.isascii():
+            try:
+                text.encode("utf-8")
+            except UnicodeEncodeError:
+                return text
+    return None
 
 
 def no_rows(file: str, problem: str) -> DataError:
     """Return the error for a file that holds nothing to read."""
-    return DataError(problem, place=file, remedy="Fill the file or take it out of data.files.")
+    return DataError(problem, place=file, remedy="Fill the file or take it out of the job.")

@@ -1,114 +1,106 @@
-"""Finds the input files: folders, globs and package paths become a sorted list of files."""
+"""Finds the job's input files, in order, and looks at what each is."""
 
 import codecs
-import glob
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Hashable
 
-from pipeline.config import DataSettings, resolve_location
+from pipeline.config import DataSettings
 from pipeline.contract.errors import DataError
-from pipeline.contract.folder import sha256_file
+from pipeline.data.locations import FORMAT_BY_ENDING, FoundFile, find_files
+from pipeline.data.source_file import SourceFile, open_bytes, sha256_of
 
-FORMAT_BY_ENDING = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".parquet": "parquet",
-    ".conll": "conll",
-    ".bio": "conll",
-    ".iob": "conll",
+_CODECS = {"auto": "utf-8-sig", "utf-8": "utf-8-sig", "latin-1": "latin-1", "cp1252": "cp1252"}
+# UTF-32's little-endian mark begins with UTF-16's, so it comes first.
+_WIDE_MARKS = {
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
 }
-_WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
-
-@dataclass(frozen=True, kw_only=True)
-class SourceFile:
-    """One input file."""
-
-    path: Path
-    name: str
-    """The file as the job names it; what messages and the manifest show."""
-    format: str
-    """``csv``, ``tsv``, ``jsonl``, ``parquet`` or ``conll``."""
-    sha256: str
+__all__ = ["SourceFile", "find_sources"]
 
 
 def find_sources(data: DataSettings) -> list[SourceFile]:
-    """Return the files that ``data.files`` means, in the order given, each file once.
+    """Return the files of the job: ``files``, then ``validation_files``, then ``test_files``.
 
-    Inside a folder or glob the order is by name. A folder gives, at any depth, the files
-    whose ending is known (of ``data.format`` if that is set) and that are not hidden.
+    Within a list they stand as named, within a folder or glob by name. The rows of
+    ``files`` are given to train when both others are given; else each row's split is
+    still to be found.
 
     Raises:
-        DataError: a location holds no file, a file's format is not known, a file cannot
-            be read, or a text file is UTF-16.
+        DataError: a location holds no file, a file is named twice, its format is not known,
+            it cannot be read, or its first bytes contradict ``data.encoding``.
         ConfigError: a package is not installed.
     """
-    found: dict[Path, SourceFile] = {}
-    for location in data.files:
-        for path, name in _expand(location, data.format):
-            if path.resolve() not in found:
-                found[path.resolve()] = _describe(path, name, data.format)
-    return list(found.values())
+    formats = sorted(set(FORMAT_BY_ENDING.values())) if data.format == "auto" else [data.format]
+    rest_is_train = bool(data.validation_files and data.test_files)
+    lists = (
+        ("data.files", data.files, "train" if rest_is_train else None),
+        ("data.validation_files", data.validation_files, "validation"),
+        ("data.test_files", data.test_files, "test"),
+    )
+    named: dict[Hashable, str] = {}
+    sources = []
+    for setting, locations, split in lists:
+        for location in locations:
+            for file in find_files(location, formats=formats, setting=setting):
+                _demand_new(file, f"{setting} ({location})", named)
+                sources.append(_describe(file, data, split))
+    return sources
 
 
-def _expand(location: str, kind: str) -> Iterator[tuple[Path, str]]:
-    root = Path(resolve_location(location))
-    if root.is_file():
-        yield root, location
-        return
-    if root.is_dir():
-        files = sorted(path for path in root.rglob("*") if _is_taken(path, root, kind))
-        named = [(path, f"{location.rstrip('/')}/{_below(path, root)}") for path in files]
-    else:
-        matches = sorted(glob.glob(str(root), recursive=True))
-        named = [(Path(match), match) for match in matches if Path(match).is_file()]
-    if not named:
+def _demand_new(file: FoundFile, by: str, named: dict[Hashable, str]) -> None:
+    if file.identity in named:
         raise DataError(
-            "no input file was found",
-            place=location,
-            remedy="Name a file, a glob, or a folder with files that end in "
-            f"{', '.join(FORMAT_BY_ENDING)}, in data.files.",
+            f"the file is named twice: {named[file.identity]} and {file.name} by {by}",
+            place=file.name,
+            remedy="Take one of them out.",
         )
-    yield from named
+    named[file.identity] = f"{file.name} by {by}"
 
 
-def _below(path: Path, root: Path) -> str:
-    return path.relative_to(root).as_posix()
-
-
-def _is_taken(path: Path, root: Path, kind: str) -> bool:
-    is_hidden = any(part.startswith(".") for part in path.relative_to(root).parts)
-    ending_kind = FORMAT_BY_ENDING.get(path.suffix.lower())
-    return path.is_file() and not is_hidden and ending_kind in _kinds(kind)
-
-
-def _kinds(kind: str) -> set[str]:
-    return set(FORMAT_BY_ENDING.values()) if kind == "auto" else {kind}
-
-
-def _describe(path: Path, name: str, kind: str) -> SourceFile:
-    known = FORMAT_BY_ENDING.get(path.suffix.lower()) if kind == "auto" else kind
+def _describe(file: FoundFile, data: DataSettings, split: str | None) -> SourceFile:
+    known = FORMAT_BY_ENDING.get(file.ending) if data.format == "auto" else data.format
     if known is None:
         raise DataError(
-            f"the ending {path.suffix!r} does not tell the format",
-            place=name,
+            f"the ending {file.ending!r} does not tell the format",
+            place=file.name,
             remedy="Set data.format to csv, tsv, jsonl, parquet or conll.",
         )
-    try:
-        sha256 = sha256_file(path)
-        with path.open("rb") as file:
-            start = file.read(2)
-    except OSError as error:
+    if known == "parquet" and file.compression:
         raise DataError(
-            f"the file cannot be read: {error.strerror}", place=name, remedy="Check its rights."
-        ) from error
-    if known != "parquet" and start in _WIDE_MARKS:
-        raise DataError(
-            "the file is UTF-16",
-            place=name,
-            remedy=f"Convert it: iconv -f UTF-16 -t UTF-8 {path.name}.",
+            f"Parquet inside {file.compression} cannot be read in parts",
+            place=file.name,
+            remedy="Decompress it; Parquet compresses its own columns.",
         )
-    return SourceFile(path=path, name=name, format=known, sha256=sha256)
+    sha256 = sha256_of(file.file_system, file.path, file.name)
+    if known != "parquet":
+        _check_marks(file, data.encoding)
+    return SourceFile(
+        file_system=file.file_system,
+        path=file.path,
+        name=file.name,
+        format=known,
+        compression=file.compression,
+        codec=_CODECS[data.encoding],
+        given_split=split,
+        sha256=sha256,
+    )
+
+
+def _check_marks(file: FoundFile, encoding: str) -> None:
+    with open_bytes(file.file_system, file.path, file.name, file.compression) as content:
+        start = content.read(4)
+    wide = next((name for mark, name in _WIDE_MARKS.items() if start.startswith(mark)), None)
+    if wide:
+        raise DataError(
+            f"the file is {wide}",
+            place=file.name,
+            remedy=f"Convert it: iconv -f {wide} -t UTF-8 {file.path.rpartition('/')[2]}.",
+        )
+    if start.startswith(codecs.BOM_UTF8) and encoding in ("latin-1", "cp1252"):
+        raise DataError(
+            f"the file begins with UTF-8's byte order mark, data.encoding is {encoding}",
+            place=file.name,
+            remedy="Set data.encoding to auto.",
+        )

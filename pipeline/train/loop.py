@@ -144,6 +144,7 @@ def _open_reader(run: TrainingRun) -> MicroBatchReader:
         micro_batch=run.job.train.micro_batch,
         pad_token_id=run.architecture.pad_token_id,
         is_token_task=run.architecture.is_token_task,
+        multi_hot_size=run.architecture.multi_hot_size,
         augmentation=run.augmentation,
     )
 

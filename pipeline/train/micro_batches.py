@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pipeline.contract.batching import IntArray, pad_rows
+from pipeline.contract.label_sets import multi_hot
 from pipeline.contract.shards import ShardSplit
 from pipeline.contract.tokenization import IGNORED_LABEL
 from pipeline.data.augment import Augmentation, augment_rows, row_keys
@@ -24,13 +25,19 @@ class MicroBatch:
     attention_mask: Tensor
     """int64 ``[batch, seq]``."""
     labels: Tensor
-    """int64 ``[batch]``, or ``[batch, seq]`` with -100 where no word starts."""
+    """int64 ``[batch]``; int64 ``[batch, seq]`` with -100 where no word starts; or, multi-label,
+    float32 ``[batch, num_labels]``: 1 on a row's labels, 0 elsewhere."""
     row_ids: tuple[int, ...]
     """Identity of every row, for messages."""
 
     @property
     def num_labelled(self) -> int:
-        """Rows, or tokens for token labels, that take part in the loss."""
+        """Rows, or tokens for token labels, that take part in the loss.
+
+        A multi-label row without any label counts too: that is what is to be learned.
+        """
+        if self.labels.is_floating_point():
+            return len(self.labels)
         return int((self.labels != IGNORED_LABEL).sum())
 
     @property
@@ -63,7 +70,7 @@ class MicroBatch:
 
 
 def _from_arrays(
-    input_ids: IntArray, attention_mask: IntArray, labels: IntArray, row_ids: tuple[int, ...]
+    input_ids: IntArray, attention_mask: IntArray, labels: NDArray[Any], row_ids: tuple[int, ...]
 ) -> MicroBatch:
     return MicroBatch(
         input_ids=torch.from_numpy(input_ids),
@@ -83,14 +90,25 @@ class MicroBatchReader:
         micro_batch: int,
         pad_token_id: int,
         is_token_task: bool,
+        multi_hot_size: int | None = None,
         augmentation: Augmentation | None = None,
     ) -> None:
-        """Keep what every batch needs; ``micro_batch`` is the rows of one forward pass."""
+        """Keep what every batch needs.
+
+        Args:
+            split: the rows.
+            micro_batch: rows of one forward pass.
+            pad_token_id: fills the padding.
+            is_token_task: every token bears a label.
+            multi_hot_size: labels of a multi-label task, None for any other.
+            augmentation: masks tokens; None leaves the rows as they are.
+        """
         self._split = split
         self._row_ids, self._windows = split.row_ids, split.windows
         self._micro_batch = micro_batch
         self._pad_token_id = pad_token_id
         self._is_token_task = is_token_task
+        self._multi_hot_size = multi_hot_size
         self._augmentation = augmentation
 
     def read(self, indices: IntArray, *, epoch: int) -> list[MicroBatch]:
@@ -124,7 +142,11 @@ class MicroBatchReader:
         keys = row_keys(augmentation.seed, epoch, self._row_ids[indices], self._windows[indices])
         return augment_rows(ids, keys, augmentation)
 
-    def _label_array(self, labels: Sequence[NDArray[np.int32]]) -> IntArray:
+    def _label_array(
+        self, labels: Sequence[NDArray[np.int32]]
+    ) -> NDArray[np.int64] | NDArray[np.float32]:
+        if self._multi_hot_size is not None:
+            return multi_hot(labels, self._multi_hot_size).astype(np.float32)
         if self._is_token_task:
             return pad_rows(labels, pad_value=IGNORED_LABEL)[0]
         return np.array([row[0] for row in labels], dtype=np.int64)

@@ -156,6 +156,7 @@ def _build_architecture(
     job: JobConfig, shards: Shards, *, encoder: TextEncoder, pretrained: Path | None
 ) -> Architecture:
     num_labels, pad_token_id = len(shards.labels), encoder.pad_token_id
+    sep_token_id = encoder.sep_token_id if shards.takes_pairs else None
     if pretrained is None:
         return build_random_architecture(
             job.model,
@@ -163,6 +164,7 @@ def _build_architecture(
             task=shards.task,
             num_labels=num_labels,
             pad_token_id=pad_token_id,
+            sep_token_id=sep_token_id,
         )
     architecture = read_hf_architecture(
         pretrained,
@@ -170,6 +172,7 @@ def _build_architecture(
         task=shards.task,
         num_labels=num_labels,
         pad_token_id=pad_token_id,
+        sep_token_id=sep_token_id,
     )
     if encoder.vocab_size > architecture.vocab_size:
         raise ConfigError(

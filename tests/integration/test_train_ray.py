@@ -65,7 +65,16 @@ def write_shards(job):
         ids = generator.integers(4, 40, size=generator.integers(3, MAX_SEQ_LEN))
         text = " ".join(words[index] for index in ids)
         labels = [int(ids[0]) % 2]
-        rows.append({"row_id": row_id, "window": 0, "text": text, "text_pair": "", "input_ids": ids, "labels": labels})
+        rows.append(
+            {
+                "row_id": row_id,
+                "window": 0,
+                "text": text,
+                "text_pair": "",
+                "input_ids": ids,
+                "labels": labels,
+            }
+        )
     write_shard(job.shards_dir / "train/rows.arrow", pa.Table.from_pylist(rows, SHARD_SCHEMA))
     encoder.save(job.shards_dir)
     manifest = {

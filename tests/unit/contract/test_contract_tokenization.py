@@ -273,3 +273,17 @@ def test_mask_token_is_known_or_missing():
 
     assert before is None
     assert encoder.mask_token_id == tokenizer.token_to_id("[MASK]")
+
+
+def test_a_pair_has_both_texts_in_one_row_and_the_id_that_parts_them(encoder):
+    (encoded,) = encoder.encode_pairs([("a good film", "films")])
+
+    assert words_of(encoded) == ["[CLS]", "a", "good", "film", "[SEP]", "film", "##s", "[SEP]"]
+    assert encoder.sep_token_id == IDS["[SEP]"]
+
+
+def test_a_tokenizer_without_sep_is_refused_when_asked_for_it():
+    encoder = TextEncoder(Tokenizer(WordLevel({"[PAD]": 0}, unk_token="[PAD]")), PLAIN)
+
+    with pytest.raises(FolderError, match=r"no \[SEP\] token"):
+        _ = encoder.sep_token_id

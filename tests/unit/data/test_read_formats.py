@@ -3,31 +3,17 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from reading import read, reasons, texts
 
-from pipeline.config import DataSettings, Task
+from pipeline.config import Task
 from pipeline.contract.errors import ConfigError, DataError
-from pipeline.data.formats import read_rows
-from pipeline.data.rows import RejectedRow, SourceRow
-from pipeline.data.sources import find_sources
-
-
-def read(path, *, task=Task.SEQUENCE, **settings):
-    data = DataSettings(files=(str(path),), **settings)
-    return [row for source in find_sources(data) for row in read_rows(source, data, task)]
+from pipeline.data.rows import SourceRow
 
 
 def read_conll(path, content, **settings):
     path.write_bytes(content)
     columns = {"text_column": "0", "label_column": "-1", **settings}
     return read(path, task=Task.TOKEN, **columns)
-
-
-def texts(rows):
-    return [(row.line, row.text, row.labels) for row in rows if isinstance(row, SourceRow)]
-
-
-def reasons(rows):
-    return [(row.line, row.reason.value) for row in rows if isinstance(row, RejectedRow)]
 
 
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
@@ -86,40 +72,34 @@ def test_csv_takes_texts_longer_than_the_csv_modules_limit(tmp_path):
     assert len(read(path)[0].text) == 200_000
 
 
-def test_tsv_splits_at_tabs(tmp_path):
+def test_tsv_splits_at_tabs_and_reads_quotes_like_csv(tmp_path):
     path = tmp_path / "a.tsv"
-    path.write_text("label\ttext\npos\ta, b\n")
+    path.write_text('label\ttext\npos\ta, b\nneg\t"one\ttwo ""three""\nfour"\npos\t5" disk\n')
 
-    assert texts(read(path)) == [(2, "a, b", ("pos",))]
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("", r"a\.csv: the file is empty"),
-        ("text,label\n", r"a\.csv: the file has a header and no rows"),
-        ("txt,label\na,1\n", r"no column 'text'.*Did you mean 'txt'\?"),
-        ("text,label,text\na,1,b\n", "the column 'text' stands twice"),
-    ],
-)
-def test_csv_that_cannot_be_used_says_why(tmp_path, content, message):
-    path = tmp_path / "a.csv"
-    path.write_text(content)
-
-    with pytest.raises(DataError, match=message):
-        read(path)
-
-
-def test_jsonl_takes_text_and_scalar_labels(tmp_path):
-    path = tmp_path / "a.jsonl"
-    records = [
-        {"text": "a", "label": "pos"},
-        {"text": "b", "label": 1},
-        {"text": "c", "label": True},
+    assert texts(read(path)) == [
+        (2, "a, b", ("pos",)),
+        (3, 'one\ttwo "three"\nfour', ("neg",)),
+        (5, '5" disk', ("pos",)),
     ]
-    path.write_text("\ufeff" + "\n\n".join(json.dumps(record) for record in records))
 
-    assert texts(read(path)) == [(1, "a", ("pos",)), (3, "b", ("1",)), (5, "c", ("true",))]
+
+def test_line_numbers_are_physical_after_embedded_newlines_and_broken_quotes(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('text,label\n"1\n2\n3",x\n"bad"y,x\n\n"7\r\n8",x\nlone\nten,x\n')
+
+    rows = read(path)
+
+    assert [row.line for row in rows] == [2, 5, 7, 9, 10]
+    assert reasons(rows) == [(5, "broken_quotes"), (9, "wrong_column_count")]
+    assert rows[1].value == '"bad"y,x'
+
+
+def test_jsonl_takes_text_and_scalar_labels_between_blank_lines(tmp_path):
+    path = tmp_path / "a.jsonl"
+    records = [{"text": "a", "label": "pos"}, {"text": "b", "label": " neg "}]
+    path.write_text("\ufeff\n" + "\r\n\n".join(json.dumps(record) for record in records))
+
+    assert texts(read(path)) == [(2, "a", ("pos",)), (4, "b", ("neg",))]
 
 
 def test_jsonl_rejects_each_bad_row_with_its_line_and_reason(tmp_path):

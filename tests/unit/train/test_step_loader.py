@@ -13,6 +13,7 @@ import torch
 from train_fakes import FailingReader, RandomReader
 from train_samples import build_job, build_micro_batch, write_shards
 
+from pipeline.config import Task
 from pipeline.contract.shards import load_shards
 from pipeline.data.augment import Augmentation
 from pipeline.data.plan import PlanSettings, RunPlan
@@ -132,9 +133,9 @@ def test_killed_training_process_takes_its_readers_along():
     assert not any(map(is_running, readers))
 
 
-@pytest.mark.parametrize("is_token_task", [False, True])
-def test_micro_batch_survives_pickling(is_token_task):
-    batch = build_micro_batch([3, 5], is_token_task=is_token_task)
+@pytest.mark.parametrize("task", list(Task))
+def test_micro_batch_survives_pickling(task):
+    batch = build_micro_batch([3, 5], task=task)
 
     copy = pickle.loads(pickle.dumps(batch))
 
