@@ -15,18 +15,19 @@ def padding_figures(
     """Return the padding share, 0 to 1, of one epoch under three orders.
 
     ``random``: batches of shuffled rows. ``buckets``: shuffled batches, each from one
-    bucket. ``buckets_window``: the plan that training follows. Only the plan heeds
+    bucket. ``buckets_window``: the plan that training follows, its batches sliced at the
+    bucket edges; a small ``micro_batch`` pads still less. Only the plan heeds
     ``max_batch_tokens``.
     """
     shuffled = np.random.default_rng(settings.seed).permutation(len(lengths))
     buckets = bucket_of(lengths, bucket_edges)[shuffled]
     by_bucket = shuffled[np.argsort(buckets, kind="stable")]
     bounds = [0, *np.cumsum(np.bincount(buckets, minlength=len(bucket_edges))).tolist()]
-    plan = build_epoch_plan(lengths, epoch=0, settings=settings)
+    order, starts = _padded_slices(lengths, bucket_edges, settings)
     figures = {
         "random": _padding_share(lengths[shuffled], _starts(bounds[:1] + bounds[-1:], settings)),
         "buckets": _padding_share(lengths[by_bucket], _starts(bounds, settings)),
-        "buckets_window": _padding_share(lengths[plan.order], plan.starts),
+        "buckets_window": _padding_share(lengths[order], starts),
     }
     return {name: round(share, 6) for name, share in figures.items()}
 
@@ -37,13 +38,13 @@ def describe_buckets(
     """Return edge, rows, tokens and padding share of each bucket.
 
     ``padding_to_edge`` fills every row to its bucket's edge; ``padding`` is what the rows of
-    the bucket get in training, where a batch is only as long as its longest row.
+    the bucket get in training, where a slice is only as long as its longest row.
     """
     buckets = bucket_of(lengths, bucket_edges)
-    plan = build_epoch_plan(lengths, epoch=0, settings=settings)
-    longest = np.maximum.reduceat(lengths[plan.order], plan.starts[:-1])
-    batch_lengths = np.empty(len(lengths), dtype=np.int64)
-    batch_lengths[plan.order] = np.repeat(longest, np.diff(plan.starts))
+    order, starts = _padded_slices(lengths, bucket_edges, settings)
+    longest = np.maximum.reduceat(lengths[order], starts[:-1])
+    padded_lengths = np.empty(len(lengths), dtype=np.int64)
+    padded_lengths[order] = np.repeat(longest, np.diff(starts))
     described = []
     for bucket, edge in enumerate(bucket_edges.tolist()):
         inside = buckets == bucket
@@ -54,10 +55,19 @@ def describe_buckets(
                 "rows": rows,
                 "tokens": tokens,
                 "padding_to_edge": _padding(tokens, rows * edge),
-                "padding": _padding(tokens, int(batch_lengths[inside].sum())),
+                "padding": _padding(tokens, int(padded_lengths[inside].sum())),
             }
         )
     return described
+
+
+def _padded_slices(
+    lengths: IntArray, bucket_edges: IntArray, settings: PlanSettings
+) -> tuple[IntArray, IntArray]:
+    """Return the plan's order and where the parts of it that are padded together begin."""
+    plan = build_epoch_plan(lengths, epoch=0, settings=settings)
+    changes = np.flatnonzero(np.diff(bucket_of(lengths[plan.order], bucket_edges)))
+    return plan.order, np.union1d(plan.starts, changes + 1)
 
 
 def _starts(bounds: list[int], settings: PlanSettings) -> IntArray:

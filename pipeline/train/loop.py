@@ -13,7 +13,7 @@ import torch
 from pipeline.config import JobConfig
 from pipeline.contract.shards import ShardSplit, load_shards
 from pipeline.data.augment import Augmentation
-from pipeline.data.plan import PlanSettings, RunPlan, rank_slice
+from pipeline.data.plan import PlanSettings, RunPlan, SliceSettings, rank_slice
 from pipeline.model.architecture import Architecture
 from pipeline.model.checkpoint_manifest import FINAL, PERMANENT, ROLLING
 from pipeline.model.weights import build_new_model
@@ -139,9 +139,12 @@ def _open_split(run: TrainingRun) -> ShardSplit:
 
 
 def _open_reader(run: TrainingRun) -> MicroBatchReader:
+    shards = load_shards(run.shards_dir, verify=False)
     return MicroBatchReader(
-        _open_split(run),
-        micro_batch=run.job.train.micro_batch,
+        shards.split("train"),
+        slices=SliceSettings(
+            micro_batch=run.job.train.micro_batch, bucket_edges=shards.bucket_edges
+        ),
         pad_token_id=run.architecture.pad_token_id,
         is_token_task=run.architecture.is_token_task,
         multi_hot_size=run.architecture.multi_hot_size,

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from pipeline.contract.label_sets import multi_hot
 from pipeline.contract.shards import ShardSplit
 from pipeline.contract.tokenization import IGNORED_LABEL
 from pipeline.data.augment import Augmentation, augment_rows, row_keys
+from pipeline.data.plan import SliceSettings, slice_starts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +89,7 @@ class MicroBatchReader:
         self,
         split: ShardSplit,
         *,
-        micro_batch: int,
+        slices: SliceSettings,
         pad_token_id: int,
         is_token_task: bool,
         multi_hot_size: int | None = None,
@@ -97,7 +99,7 @@ class MicroBatchReader:
 
         Args:
             split: the rows.
-            micro_batch: rows of one forward pass.
+            slices: what bounds one forward pass.
             pad_token_id: fills the padding.
             is_token_task: every token bears a label.
             multi_hot_size: labels of a multi-label task, None for any other.
@@ -105,19 +107,21 @@ class MicroBatchReader:
         """
         self._split = split
         self._row_ids, self._windows = split.row_ids, split.windows
-        self._micro_batch = micro_batch
+        self._lengths, self._slices = split.lengths, slices
         self._pad_token_id = pad_token_id
         self._is_token_task = is_token_task
         self._multi_hot_size = multi_hot_size
         self._augmentation = augmentation
 
     def read(self, indices: IntArray, *, epoch: int) -> list[MicroBatch]:
-        """Return the rows in slices of ``micro_batch``; none for no rows.
+        """Return the rows in slices as :func:`slice_starts` cuts them; none for no rows.
+
+        The rows come short to long, as :func:`~pipeline.data.plan.rank_slice` deals them.
 
         The epoch decides what augmentation does to a row.
         """
-        starts = range(0, len(indices), self._micro_batch)
-        return [self._pad(indices[start : start + self._micro_batch], epoch) for start in starts]
+        starts = slice_starts(self._lengths[indices], self._slices)
+        return [self._pad(indices[begin:end], epoch) for begin, end in pairwise(starts.tolist())]
 
     def _pad(self, indices: IntArray, epoch: int) -> MicroBatch:
         ids = [self._split.input_ids(int(index)) for index in indices]

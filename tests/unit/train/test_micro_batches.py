@@ -6,16 +6,19 @@ from train_samples import MAX_SEQ_LEN, NUM_LABELS, build_job, write_shards
 from pipeline.config import Task
 from pipeline.contract.shards import load_shards
 from pipeline.data.augment import Augmentation
+from pipeline.data.plan import SliceSettings
 from pipeline.train.micro_batches import MicroBatchReader
 
 
-def build_reader(tmp_path, task=Task.SEQUENCE, *, micro_batch=4, augmentation=None):
+def build_reader(
+    tmp_path, task=Task.SEQUENCE, *, micro_batch=4, augmentation=None, edges=(MAX_SEQ_LEN,)
+):
     job = build_job(tmp_path, task)
     write_shards(job)
     split = load_shards(job.shards_dir).split("train")
     reader = MicroBatchReader(
         split,
-        micro_batch=micro_batch,
+        slices=SliceSettings(micro_batch=micro_batch, bucket_edges=np.array(edges)),
         pad_token_id=0,
         is_token_task=task is Task.TOKEN,
         augmentation=augmentation,
@@ -41,6 +44,19 @@ def test_rows_are_sliced_in_order_and_padded_to_their_own_longest(tmp_path):
         assert batch.num_tokens == lengths.sum()
         assert batch.num_labelled == len(indices)
         assert batch.labels.tolist() == [int(split.labels(int(i))[0]) for i in indices]
+
+
+def test_no_slice_reaches_over_a_bucket_edge(tmp_path):
+    split, reader = build_reader(tmp_path, edges=(4, MAX_SEQ_LEN))
+    short_to_long = np.argsort(split.lengths, kind="stable")
+
+    batches = reader.read(short_to_long, epoch=0)
+
+    widths = [batch.input_ids.shape[1] for batch in batches]
+    lengths = [batch.attention_mask.sum(dim=1).tolist() for batch in batches]
+    assert sum(map(len, lengths)) == len(split)
+    assert all(max(row) <= 4 or min(row) > 4 for row in lengths)
+    assert {width <= 4 for width in widths} == {True, False}
 
 
 def test_token_labels_are_padded_with_the_ignored_label(tmp_path):
