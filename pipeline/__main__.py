@@ -1,7 +1,10 @@
 """The `textlane` command: parsing and calls only."""
 
 import argparse
+import io
 import json
+import os
+import shutil
 import signal
 import sys
 import time
@@ -25,11 +28,28 @@ examples:
   textlane run --config job_configs/demo_cpu.yaml
   textlane train --config job_configs/demo_cpu.yaml --set train.epochs=2
   TEXTLANE_TRAIN__BASE_LR=1e-4 textlane config --config job_configs/demo_cpu.yaml
+  textlane inspect outputs/demo_cpu/shards
   textlane predict --bundle outputs/demo_cpu/bundle "A film to see twice."
   textlane demo --config job_configs/demo_cpu.yaml
 
 A value on the command line beats one in the environment, which beats the file.
 `textlane COMMAND --help` explains one command.
+"""
+_INSPECT_HELP = """\
+Show what a shards folder holds: rows read, kept and rejected by reason; rows, lengths and
+labels of each split; the buckets and what padding costs; the longest and shortest rows.
+
+Texts and names are shown with every invisible character as an escape such as \\x1b.
+"""
+_INSPECT_EPILOG = """\
+examples:
+  textlane inspect outputs/demo_cpu/shards
+  textlane inspect outputs/demo_cpu/shards --picture lengths.svg
+  textlane inspect outputs/demo_cpu/shards --json | python -m json.tool
+
+A percentile p is the length that p % of the rows do not exceed. "padding to edge" fills each
+row to its bucket's upper edge; "in training" is what rows get in batches of like rows.
+A row "17.2" is the third window of the text in row 17.
 """
 _STAGE_HELP = {
     "prepare": "read labelled text, clean, split, tokenise and bucket it into shards",
@@ -91,7 +111,29 @@ def _build_parser(others: dict[str, EntryPoint]) -> argparse.ArgumentParser:
     command.add_argument("bundle", type=Path, help="the bundle's folder")
     command.add_argument("--debug", action="store_true", help="show tracebacks")
     command.set_defaults(call=_verify)
+    _add_inspect(commands)
     return parser
+
+
+def _add_inspect(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    command = commands.add_parser(
+        "inspect",
+        help="show what a shards folder holds: rows, labels, lengths, buckets, padding",
+        description=_INSPECT_HELP,
+        epilog=_INSPECT_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument("shards", type=Path, metavar="SHARDS", help="the shards' folder")
+    command.add_argument("--json", action="store_true", help="print JSON for programs")
+    command.add_argument("--picture", type=Path, metavar="FILE.svg", help="also draw it as SVG")
+    command.add_argument(
+        "--no-verify",
+        dest="verify",
+        action="store_false",
+        help="trust the files; do not read them all to check their sha256",
+    )
+    command.add_argument("--debug", action="store_true", help="show tracebacks")
+    command.set_defaults(call=_inspect)
 
 
 def _job_options() -> argparse.ArgumentParser:
@@ -162,6 +204,33 @@ def _verify(options: argparse.Namespace) -> None:
 
     for line in verify(options.bundle):
         print(line)
+
+
+def _inspect(options: argparse.Namespace) -> None:
+    from pipeline.data.inspection import inspect_shards
+    from pipeline.data.inspection_text import as_json, as_tables
+
+    inspection = inspect_shards(options.shards, verify=options.verify)
+    if options.picture:
+        from pipeline.data.picture import draw_inspection
+
+        inspection = draw_inspection(inspection, options.picture)
+    if options.json:
+        _print_text(as_json(inspection))
+        return
+    is_terminal = sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if is_terminal else None
+    _print_text(as_tables(inspection, width=width))
+
+
+def _print_text(text: str) -> None:
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        print(text.rstrip("\n"), flush=True)
+    except BrokenPipeError:
+        # The reader, such as `head`, has seen enough; Python would complain once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ Run = Callable[[IntArray, IntArray], FloatArray]
 """``input_ids, attention_mask`` (int64 ``[batch, seq]``) → float32 logits."""
 
 _TOKEN_TASK = "token_classification"
+_MULTI_LABEL_TASK = "multi_label_classification"
 _NORMAL_95 = 1.959963984540054
 
 
@@ -64,8 +65,13 @@ def predict_split(
     return [row for row in found if row is not None]
 
 
+def accuracy_name(task: str) -> str:
+    """Return what people call a task's ``accuracy``: multi-label texts are right as a whole."""
+    return "exact match" if task == _MULTI_LABEL_TASK else "accuracy"
+
+
 def labels_of(split: ShardSplit) -> list[NDArray[np.int32]]:
-    """Return every row's labels in row order: int32 ``[1]``, or ``[seq]`` for token labels."""
+    """Return every row's labels in row order, each as :meth:`ShardSplit.labels` gives them."""
     return [split.labels(index) for index in range(len(split))]
 
 
@@ -119,7 +125,7 @@ def class_scores(confusion: IntArray) -> list[ClassScore]:
     support, predicted = confusion.sum(axis=1), confusion.sum(axis=0)
     return [
         ClassScore(
-            **_precision_recall_f1(int(hits[label]), int(predicted[label]), int(support[label])),
+            **precision_recall_f1(int(hits[label]), int(predicted[label]), int(support[label])),
             support=int(support[label]),
             predicted=int(predicted[label]),
         )
@@ -240,7 +246,7 @@ def entity_f1(
 
     def row(hit: int, guesses: int, real: int) -> dict[str, Any]:
         return {
-            **_precision_recall_f1(hit, guesses, real),
+            **precision_recall_f1(hit, guesses, real),
             "support": real,
             "predicted": guesses,
         }
@@ -264,7 +270,8 @@ def tags_of(
     return [names[label] for label in labels[is_labelled]], [names[label] for label in predicted]
 
 
-def _precision_recall_f1(hits: int, predicted: int, support: int) -> dict[str, float]:
+def precision_recall_f1(hits: int, predicted: int, support: int) -> dict[str, float]:
+    """Return the three shares from counts; each is 0 where its denominator is 0."""
     both = predicted + support
     return {
         "precision": hits / predicted if predicted else 0.0,

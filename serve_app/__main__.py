@@ -7,15 +7,22 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
-from pipeline.contract.errors import EmptyTextError, InferenceError, TextlaneError
+from pipeline.contract.errors import (
+    EmptyTextError,
+    InferenceError,
+    InvalidRequestError,
+    TextlaneError,
+)
+from pipeline.contract.tokenization import TextEncoder
 from serve_app.answers import build_answer
 from serve_app.config import ServeSettings, load_serve_settings
-from serve_app.encoding import encode_texts
-from serve_app.schemas import SequenceAnswer, TokenAnswer
+from serve_app.encoding import EncodedRow, check_pairing, encode_pair, encode_texts
+from serve_app.schemas import AnyAnswer, MultiLabelAnswer, SequenceAnswer
 from serve_app.served import Served, open_served
 from serve_app.session import ScoringSession, score_rows
 
@@ -25,11 +32,21 @@ examples:
   textlane predict "A film to see twice."
   textlane predict --bundle outputs/demo_cpu/bundle --json "Dull." "Great fun."
   textlane predict --set model=model.onnx < reviews.txt
+  textlane predict "A man is eating." --pair "Somebody eats."
 
-One text an argument; without any, one text a line from standard input. The answers are
-tab-separated lines (label, score, text; for word labels word, label, score and an empty
-line after each text) or, with --json, one JSON object a line.
+One text an argument; without any, one text a line from standard input. A bundle of pairs
+takes one --pair for each text, in the same order. The answers are tab-separated lines (label,
+score, text; several labels and their scores are joined by commas; for word labels word,
+label, score and an empty line after each text) or, with --json, one JSON object a line.
 """
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Input:
+    place: str
+    """What errors call it."""
+    text: str
+    text_pair: str | None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -66,6 +83,14 @@ def _build_parser() -> argparse.ArgumentParser:
     )
     predict.add_argument("texts", nargs="*", metavar="TEXT", help="a text; none reads lines")
     predict.add_argument(
+        "--pair",
+        dest="pairs",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="second text of a pair; one for each TEXT (bundles of pairs only)",
+    )
+    predict.add_argument(
         "--config",
         type=Path,
         default=Path(__file__).with_name("config.yaml"),
@@ -90,13 +115,19 @@ def _predict(options: argparse.Namespace) -> None:
     if options.bundle:
         settings = settings.model_copy(update={"bundle": str(options.bundle)})
     served = open_served(settings)
+    takes_pairs = served.bundle.manifest.takes_pairs
+    check_pairing(is_pair=bool(options.pairs), takes_pairs=takes_pairs, place="--pair")
     _accept_any_bytes()
-    texts = enumerate(options.texts, 1) if options.texts else _lines_of_stdin()
-    for text, answer in _label(texts, served, settings):
+    is_given = options.texts or options.pairs
+    inputs = _read_arguments(options.texts, options.pairs) if is_given else _read_stdin()
+    for given, answer in _label(inputs, served, settings):
+        texts = {"text": given.text}
+        if given.text_pair is not None:
+            texts["text_pair"] = given.text_pair
         if options.json:
-            print(json.dumps({"text": text, **answer.model_dump()}, ensure_ascii=False))
+            print(json.dumps({**texts, **answer.model_dump()}, ensure_ascii=False))
         else:
-            print(_as_lines(text, answer))
+            print(_as_lines(list(texts.values()), answer))
 
 
 def _accept_any_bytes() -> None:
@@ -107,8 +138,8 @@ def _accept_any_bytes() -> None:
 
 
 def _label(
-    numbered: Iterable[tuple[int, str]], served: Served, settings: ServeSettings
-) -> Iterator[tuple[str, SequenceAnswer | TokenAnswer]]:
+    inputs: Iterable[_Input], served: Served, settings: ServeSettings
+) -> Iterator[tuple[_Input, AnyAnswer]]:
     manifest, limits = served.bundle.manifest, served.limits
     encoder = served.bundle.load_text_encoder()
     session = ScoringSession(
@@ -118,40 +149,79 @@ def _label(
         num_threads=settings.threads_per_replica,
         device=settings.device,
     )
-    waiting = iter(numbered)
+    waiting = iter(inputs)
     while chunk := list(itertools.islice(waiting, _TEXTS_AT_ONCE)):
-        places = [f"text {number}" for number, _ in chunk]
-        texts = [text for _, text in chunk]
-        rows = encode_texts(
-            texts, encoder=encoder, task=manifest.task, limits=limits, places=places
-        )
+        rows = _encode(chunk, encoder, served)
         outcomes = score_rows(
             session,
             [row.encoded.input_ids for row in rows],
             max_batch_tokens=limits.max_batch_tokens,
             max_batch_requests=limits.max_batch_requests,
         )
-        for place, text, row, outcome in zip(places, texts, rows, outcomes, strict=True):
+        for given, row, outcome in zip(chunk, rows, outcomes, strict=True):
             if isinstance(outcome, InferenceError):
-                raise InferenceError(outcome.problem, place=place) from outcome
+                raise InferenceError(outcome.problem, place=given.place) from outcome
             answer = build_answer(
                 row, outcome, task=manifest.task, labels=manifest.labels, with_scores=True
             )
-            yield text, answer
+            yield given, answer
 
 
-def _lines_of_stdin() -> Iterator[tuple[int, str]]:
+def _encode(inputs: Sequence[_Input], encoder: TextEncoder, served: Served) -> list[EncodedRow]:
+    if not served.bundle.manifest.takes_pairs:
+        return encode_texts(
+            [given.text for given in inputs],
+            encoder=encoder,
+            task=served.bundle.manifest.task,
+            limits=served.limits,
+            places=[given.place for given in inputs],
+        )
+    return [
+        encode_pair(
+            given.text,
+            given.text_pair or "",
+            encoder=encoder,
+            limits=served.limits,
+            places=(given.place, f"--pair of {given.place}"),
+        )
+        for given in inputs
+    ]
+
+
+def _read_arguments(texts: Sequence[str], pairs: Sequence[str]) -> list[_Input]:
+    if pairs and len(texts) != len(pairs):
+        raise InvalidRequestError(
+            f"there are {len(texts)} texts and {len(pairs)} second texts",
+            place="--pair",
+            remedy="Give one --pair for each text, in the same order.",
+        )
+    joined = itertools.zip_longest(texts, pairs)
+    return [
+        _Input(place=f"text {number}", text=text, text_pair=text_pair)
+        for number, (text, text_pair) in enumerate(joined, 1)
+    ]
+
+
+def _read_stdin() -> Iterator[_Input]:
     if sys.stdin.isatty():
         raise EmptyTextError(
             "there is no text", remedy="Give one as argument, or lines on standard input."
         )
-    numbered = enumerate(sys.stdin, 1)
-    return ((number, line.rstrip("\n")) for number, line in numbered if line.strip())
+    return (
+        _Input(place=f"text {number}", text=line.rstrip("\n"), text_pair=None)
+        for number, line in enumerate(sys.stdin, 1)
+        if line.strip()
+    )
 
 
-def _as_lines(text: str, answer: SequenceAnswer | TokenAnswer) -> str:
+def _as_lines(texts: Sequence[str], answer: AnyAnswer) -> str:
+    shown = "\t".join(" ".join(text.split()) for text in texts)
     if isinstance(answer, SequenceAnswer):
-        return f"{answer.label}\t{answer.score:.4f}\t{' '.join(text.split())}"
+        return f"{answer.label}\t{answer.score:.4f}\t{shown}"
+    if isinstance(answer, MultiLabelAnswer):
+        labels = ",".join(given.label for given in answer.labels)
+        scores = ",".join(f"{given.score:.4f}" for given in answer.labels)
+        return f"{labels or '-'}\t{scores or '-'}\t{shown}"
     words = (
         f"{word.word}\t{word.label or '-'}\t{0.0 if word.score is None else word.score:.4f}"
         for word in answer.words

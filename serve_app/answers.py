@@ -1,12 +1,20 @@
-"""Logits to answers: probabilities, the label of a text, the labels of its words."""
+"""Logits to answers: probabilities, the label or labels of a text, the labels of its words."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from serve_app.encoding import TOKEN_TASK, EncodedRow
-from serve_app.schemas import SequenceAnswer, TokenAnswer, WordAnswer
+from pipeline.contract.label_sets import given_labels, label_scores
+from serve_app.encoding import MULTI_LABEL_TASK, TOKEN_TASK, EncodedRow
+from serve_app.schemas import (
+    AnyAnswer,
+    LabelAnswer,
+    MultiLabelAnswer,
+    SequenceAnswer,
+    TokenAnswer,
+    WordAnswer,
+)
 
 
 def softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -23,7 +31,7 @@ def build_answer(
     task: str,
     labels: Sequence[str],
     with_scores: bool = False,
-) -> SequenceAnswer | TokenAnswer:
+) -> AnyAnswer:
     """Return the answer to one text.
 
     Args:
@@ -31,8 +39,10 @@ def build_answer(
         logits: ``float32 [num_labels]``, or ``[seq, num_labels]`` for the token task.
         task: the bundle's task.
         labels: label names by their index on the last axis.
-        with_scores: name the probability of every label (sequence task).
+        with_scores: name the score of every label (not for the token task).
     """
+    if task == MULTI_LABEL_TASK:
+        return _give_labels(row, label_scores(logits), labels, with_scores=with_scores)
     probabilities = softmax(logits)
     if task == TOKEN_TASK:
         return TokenAnswer(
@@ -47,6 +57,24 @@ def build_answer(
         label=labels[best],
         score=float(probabilities[best]),
         scores=scores,
+        lane=row.lane,
+        num_tokens=row.num_tokens,
+        is_truncated=row.encoded.is_truncated,
+    )
+
+
+def _give_labels(
+    row: EncodedRow, scores: NDArray[np.float64], labels: Sequence[str], *, with_scores: bool
+) -> MultiLabelAnswer:
+    by_score = np.argsort(-scores, kind="stable").tolist()
+    is_given = given_labels(scores)
+    return MultiLabelAnswer(
+        labels=[
+            LabelAnswer(label=labels[index], score=float(scores[index]))
+            for index in by_score
+            if is_given[index]
+        ],
+        scores=dict(zip(labels, scores.tolist(), strict=True)) if with_scores else None,
         lane=row.lane,
         num_tokens=row.num_tokens,
         is_truncated=row.encoded.is_truncated,

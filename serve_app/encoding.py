@@ -9,6 +9,7 @@ from pipeline.contract.tokenization import EncodedText, TextEncoder
 from serve_app.config import ServingLimits
 
 TOKEN_TASK = "token_classification"
+MULTI_LABEL_TASK = "multi_label_classification"
 LaneName = Literal["short", "long"]
 
 
@@ -18,7 +19,7 @@ class EncodedRow:
 
     encoded: EncodedText
     words: tuple[str, ...]
-    """What ``encoded.word_ids`` index; empty for the sequence task."""
+    """What ``encoded.word_ids`` index; empty where texts are labelled as a whole."""
     lane: LaneName
 
     @property
@@ -58,20 +59,67 @@ def encode_texts(
         TextTooLongError: a text has more characters than allowed.
         EmptyTextError: nothing is left of a text after cleaning.
     """
-    cleaned = []
-    for place, text in zip(places or name_places(len(texts)), texts, strict=True):
-        _check_chars(len(text), place, limits)
-        clean = encoder.clean(text)
-        if not clean:
-            raise EmptyTextError("the text is empty", place=place, remedy="Send readable text.")
-        cleaned.append(clean)
+    places = places or name_places(len(texts))
+    cleaned = [
+        _clean(text, encoder=encoder, limits=limits, place=place)
+        for place, text in zip(places, texts, strict=True)
+    ]
     if task == TOKEN_TASK:
         return _encode_word_rows([text.split(" ") for text in cleaned], encoder, limits)
-    encoded = encoder.encode_texts(cleaned)
-    return [
-        EncodedRow(encoded=row, words=(), lane=choose_lane(len(row.input_ids), limits))
-        for row in encoded
-    ]
+    return [_as_row(encoded, limits) for encoded in encoder.encode_texts(cleaned)]
+
+
+def encode_pair(
+    text: str,
+    text_pair: str,
+    *,
+    encoder: TextEncoder,
+    limits: ServingLimits,
+    places: tuple[str, str] = ("text", "text_pair"),
+) -> EncodedRow:
+    """Return the row of a pair of texts.
+
+    Args:
+        text: as it came.
+        text_pair: as it came.
+        encoder: the bundle's tokenizer.
+        limits: what each of the two texts may carry.
+        places: what errors call the two texts.
+
+    Raises:
+        TextTooLongError: a text has more characters than allowed.
+        EmptyTextError: nothing is left of a text after cleaning.
+    """
+    first, second = (
+        _clean(part, encoder=encoder, limits=limits, place=place)
+        for part, place in zip((text, text_pair), places, strict=True)
+    )
+    return _as_row(encoder.encode_pairs([(first, second)])[0], limits)
+
+
+def check_pairing(*, is_pair: bool, takes_pairs: bool, place: str = "text_pair") -> None:
+    """Check that a model of pairs gets a pair, and any other model none.
+
+    Args:
+        is_pair: whether there is a second text.
+        takes_pairs: as the bundle's manifest says.
+        place: where the second text is given.
+
+    Raises:
+        InvalidRequestError: with what to give instead.
+    """
+    if takes_pairs and not is_pair:
+        raise InvalidRequestError(
+            "the model labels pairs of texts; the second text is missing",
+            place=place,
+            remedy=f"Give one text and, as {place}, the second text of its pair.",
+        )
+    if is_pair and not takes_pairs:
+        raise InvalidRequestError(
+            "the model labels single texts; it takes no pair",
+            place=place,
+            remedy=f"Leave {place} out.",
+        )
 
 
 def encode_words(
@@ -113,6 +161,18 @@ def _encode_word_rows(
         )
         for words, encoded in zip(rows, encoder.encode_words(rows), strict=True)
     ]
+
+
+def _as_row(encoded: EncodedText, limits: ServingLimits) -> EncodedRow:
+    return EncodedRow(encoded=encoded, words=(), lane=choose_lane(len(encoded.input_ids), limits))
+
+
+def _clean(text: str, *, encoder: TextEncoder, limits: ServingLimits, place: str) -> str:
+    _check_chars(len(text), place, limits)
+    clean = encoder.clean(text)
+    if not clean:
+        raise EmptyTextError("the text is empty", place=place, remedy="Send readable text.")
+    return clean
 
 
 def _check_chars(num_chars: int, place: str, limits: ServingLimits) -> None:

@@ -24,6 +24,8 @@ from serve_app.schemas import (
     Health,
     ModelInfo,
     ModelLimits,
+    MultiLabelAnswer,
+    MultiLabelResponse,
     PredictRequest,
     SequenceResponse,
     TextsResponse,
@@ -128,12 +130,12 @@ def _add_predict_route(app: FastAPI, service: PredictService) -> None:
 
     @app.post(
         PREDICT_PATH,
-        response_model=SequenceResponse | TokenResponse | TextsResponse,
+        response_model=SequenceResponse | MultiLabelResponse | TokenResponse | TextsResponse,
         responses=_documented(400, 413, 422, 500, 503, 504),
         openapi_extra={"requestBody": {"required": True, "content": schema}},
     )
     async def predict(request: Request) -> Response:
-        """Label one text, several texts, or the words of one text."""
+        """Label one text, a pair of texts, several texts, or the words of one text."""
         body = await read_body(request, max_bytes=limits.max_body_bytes)
         asked = parse_request(body)
         answers = await service.predict(asked)
@@ -142,6 +144,8 @@ def _add_predict_route(app: FastAPI, service: PredictService) -> None:
             return _json(TextsResponse(answers=answers, **origin))
         if isinstance(answers[0], TokenAnswer):
             return _json(TokenResponse(**origin, **dict(answers[0])))
+        if isinstance(answers[0], MultiLabelAnswer):
+            return _json(MultiLabelResponse(**origin, **dict(answers[0])))
         return _json(SequenceResponse(**origin, **dict(answers[0])))
 
 
@@ -199,6 +203,7 @@ def _describe(service: PredictService) -> ModelInfo:
         name=manifest.name,
         task=manifest.task,
         labels=list(manifest.labels),
+        takes_pairs=manifest.takes_pairs,
         limits=ModelLimits(**shown),
         quality=manifest.quality,
         provenance=manifest.provenance,

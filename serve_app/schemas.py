@@ -12,16 +12,18 @@ class _Body(BaseModel):
 
 
 class PredictRequest(_Body):
-    """Exactly one of ``text``, ``texts`` and ``words``."""
+    """Exactly one of ``text``, ``texts`` and ``words``; a pair is ``text`` and ``text_pair``."""
 
     text: str | None = Field(default=None, examples=["A film to see twice."])
     """One text."""
+    text_pair: str | None = None
+    """Second text of a pair, beside ``text`` (models of pairs only, and always there)."""
     texts: list[str] | None = Field(default=None, min_length=1)
     """Several texts, answered in the same order."""
     words: list[str] | None = Field(default=None, min_length=1)
     """One text that is already split into words (token classification only)."""
     scores: bool = False
-    """Also return the score of every label (sequence classification only)."""
+    """Also return the score of every label (not for token classification)."""
 
     @model_validator(mode="after")
     def _one_input(self) -> "PredictRequest":
@@ -29,6 +31,8 @@ class PredictRequest(_Body):
         if len(given) != 1:
             found = " and ".join(given) or "none of them"
             raise ValueError(f"send exactly one of text, texts and words; this has {found}")
+        if self.text_pair is not None and self.text is None:
+            raise ValueError(f"text_pair goes with text; this has {given[0]}")
         return self
 
 
@@ -53,6 +57,23 @@ class SequenceAnswer(Answer):
     """Probability of every label, if asked for."""
 
 
+class LabelAnswer(_Body):
+    """One label of a text that may have several."""
+
+    label: str
+    score: float
+    """Score of the label, 0 to 1 (sigmoid of its logit)."""
+
+
+class MultiLabelAnswer(Answer):
+    """Labels of a whole text, any number of them."""
+
+    labels: list[LabelAnswer]
+    """Every label with a score of 0.5 or more, highest score first; may be empty."""
+    scores: dict[str, float] | None = None
+    """Score of every label, if asked for; each is judged alone, so they have no sum."""
+
+
 class WordAnswer(_Body):
     """Label of one word."""
 
@@ -67,6 +88,9 @@ class TokenAnswer(Answer):
     """Labels of the words of a text."""
 
     words: list[WordAnswer]
+
+
+AnyAnswer = SequenceAnswer | MultiLabelAnswer | TokenAnswer
 
 
 class Origin(_Body):
@@ -85,10 +109,14 @@ class TokenResponse(Origin, TokenAnswer):
     """Answer to ``text`` or ``words`` (token classification)."""
 
 
+class MultiLabelResponse(Origin, MultiLabelAnswer):
+    """Answer to ``text`` (multi-label classification)."""
+
+
 class TextsResponse(Origin):
     """Answers to ``texts``, in their order."""
 
-    answers: list[SequenceAnswer | TokenAnswer]
+    answers: list[AnyAnswer]
 
 
 class Health(_Body):
@@ -118,6 +146,8 @@ class ModelInfo(_Body):
     name: str
     task: str
     labels: list[str]
+    takes_pairs: bool
+    """Whether a request must be a pair, ``text`` and ``text_pair``."""
     limits: ModelLimits
     quality: dict[str, Any]
     """Figures of the export's checks."""

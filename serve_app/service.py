@@ -17,8 +17,16 @@ from pipeline.contract.errors import (
 )
 from pipeline.contract.tokenization import TextEncoder
 from serve_app.answers import build_answer
-from serve_app.encoding import EncodedRow, LaneName, encode_texts, encode_words, name_places
-from serve_app.schemas import PredictRequest, SequenceAnswer, TokenAnswer
+from serve_app.encoding import (
+    EncodedRow,
+    LaneName,
+    check_pairing,
+    encode_pair,
+    encode_texts,
+    encode_words,
+    name_places,
+)
+from serve_app.schemas import AnyAnswer, PredictRequest
 from serve_app.served import Served
 
 _HEALTH_TIMEOUT_S = 5.0
@@ -50,7 +58,7 @@ class PredictService:
         self._lanes = lanes
         self._num_texts = 0
 
-    async def predict(self, request: PredictRequest) -> list[SequenceAnswer | TokenAnswer]:
+    async def predict(self, request: PredictRequest) -> list[AnyAnswer]:
         """Return one answer for each text of a request, in order.
 
         Raises:
@@ -105,8 +113,8 @@ class PredictService:
         finally:
             self._num_texts -= num_texts
 
-    async def _answer(self, request: PredictRequest) -> list[SequenceAnswer | TokenAnswer]:
-        parts = request.words or request.texts or [request.text or ""]
+    async def _answer(self, request: PredictRequest) -> list[AnyAnswer]:
+        parts = request.words or request.texts or [request.text or "", request.text_pair or ""]
         if sum(len(part) for part in parts) > _MAX_INLINE_CHARS:
             rows = await asyncio.to_thread(self._encode, request)
         else:
@@ -130,7 +138,11 @@ class PredictService:
         return answers
 
     def _encode(self, request: PredictRequest) -> list[EncodedRow]:
-        task, limits = self.served.bundle.manifest.task, self.served.limits
+        manifest, limits = self.served.bundle.manifest, self.served.limits
+        task, pair = manifest.task, request.text_pair
+        check_pairing(is_pair=pair is not None, takes_pairs=manifest.takes_pairs)
+        if pair is not None:
+            return [encode_pair(request.text or "", pair, encoder=self._encoder, limits=limits)]
         if request.words is not None:
             return [encode_words(request.words, encoder=self._encoder, task=task, limits=limits)]
         texts = request.texts if request.texts is not None else [request.text or ""]

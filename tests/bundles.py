@@ -1,6 +1,7 @@
 """Tiny real bundles: a graph of a few ONNX nodes with a formula that tests can state.
 
 Sequence task: logits are the mean of the tokens' vectors, special tokens included.
+Multi-label task: the same mean less a half, so that a text without words of a label lacks it.
 Token task: logits are each token's vector. The vector of a word is 4 at the label it
 stands for and 0 elsewhere; every other token's is 0. ``boom`` is in the tokenizer but not
 in the model, so that running it fails.
@@ -29,7 +30,12 @@ from pipeline.contract.bundle import (
 from pipeline.contract.tokenization import TextEncoder, TextSettings
 
 SEQUENCE, TOKEN = "sequence_classification", "token_classification"
-LABELS = {SEQUENCE: ("negative", "positive"), TOKEN: ("O", "PER", "LOC")}
+MULTI_LABEL = "multi_label_classification"
+LABELS = {
+    SEQUENCE: ("negative", "positive"),
+    TOKEN: ("O", "PER", "LOC"),
+    MULTI_LABEL: ("negative", "positive", "PER"),
+}
 WEIGHT = 4.0
 FAILING_WORD = "boom"
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -69,15 +75,20 @@ def build_model(task: str) -> onnx.ModelProto:
         helper.make_node("Unsqueeze", ["mask", "last"], ["mask_3d"]),
         helper.make_node("Mul", ["vectors", "mask_3d"], ["logits" if task == TOKEN else "masked"]),
     ]
-    if task == SEQUENCE:
+    if task != TOKEN:
         nodes += [
             helper.make_node("ReduceSum", ["masked", "middle"], ["sum"], keepdims=0),
             helper.make_node("ReduceSum", ["mask", "middle"], ["count"], keepdims=1),
-            helper.make_node("Div", ["sum", "count"], ["logits"]),
+            helper.make_node("Div", ["sum", "count"], ["mean"]),
+            helper.make_node("Sub", ["mean", "offset"], ["logits"]),
         ]
     shape, axes = ["batch", "seq"], [numpy_helper.from_array(np.array([2]), "last")]
-    if task == SEQUENCE:
-        axes.append(numpy_helper.from_array(np.array([1]), "middle"))
+    if task != TOKEN:
+        offset = np.array(0.5 if task == MULTI_LABEL else 0.0, dtype=np.float32)
+        axes += [
+            numpy_helper.from_array(np.array([1]), "middle"),
+            numpy_helper.from_array(offset, "offset"),
+        ]
     out_shape = [*shape, len(labels)] if task == TOKEN else ["batch", len(labels)]
     graph = helper.make_graph(
         nodes,
@@ -99,6 +110,7 @@ def write_tiny_bundle(
     max_seq_len: int = 16,
     max_text_chars: int = 200,
     with_int8: bool = False,
+    takes_pairs: bool = False,
 ) -> Bundle:
     """Write a bundle; ``with_int8`` adds the same graph under the INT8 name."""
     settings = TextSettings(max_seq_len=max_seq_len)
@@ -122,6 +134,7 @@ def write_tiny_bundle(
             pad_token_id=encoder.pad_token_id,
             max_seq_len=max_seq_len,
             strip_html=settings.strip_html,
+            takes_pairs=takes_pairs,
             text_fingerprint=encoder.fingerprint,
             limits=Limits(
                 max_seq_len=max_seq_len, max_text_chars=max_text_chars, max_batch_rows=32

@@ -15,8 +15,13 @@ class AugmentationSettings(Settings):
     """Share of tokens, each drawn alone, that become ``[MASK]``."""
     span_masking: Share = 0.0
     """Share of tokens that become ``[MASK]`` in spans of neighbouring tokens."""
-    mean_span_tokens: Annotated[float, Field(ge=1.0, strict=False)] = 3.0
-    """Mean length of such a span (geometric, at most 10 tokens)."""
+    mean_span_tokens: Annotated[float, Field(ge=1.0, le=5.0, strict=False)] = 3.0
+    """Mean length of such a span, 1 to 5 (geometric, at most 10 tokens; SpanBERT: 3.8)."""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether any token is masked."""
+        return self.token_dropout > 0.0 or self.span_masking > 0.0
 
 
 class TrainSettings(Settings):
@@ -27,7 +32,8 @@ class TrainSettings(Settings):
     global_batch: Count = 32
     """Rows behind one optimiser step, over all workers."""
     max_batch_tokens: Count | None = None
-    """Padded tokens behind one optimiser step at most; null lets only the rows count."""
+    """Padded tokens behind one optimiser step at most, over all workers; null lets only the
+    rows count. A longer row is a step of its own. base_lr still scales with global_batch."""
     micro_batch: Count = 32
     """Rows in one forward pass of one worker; only a slicing choice, see memory."""
     base_lr: PositiveFloat = 3e-4
@@ -57,7 +63,10 @@ class TrainSettings(Settings):
     augmentation: AugmentationSettings = AugmentationSettings()
     """Token dropout and span masking; off by default."""
     loader_workers: Annotated[int, Field(ge=0)] = 0
-    """Processes that read and pad batches ahead for each worker; 0 reads in the loop."""
+    """Processes that read and pad batches ahead for each worker; 0 reads in the loop.
+
+    Each takes some seconds to start and changes nothing learned.
+    """
 
     @model_validator(mode="after")
     def _demand_possible_pairs(self) -> "TrainSettings":

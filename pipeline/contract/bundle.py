@@ -20,7 +20,7 @@ from pipeline.contract.folder import (
 from pipeline.contract.settings import Settings
 from pipeline.contract.tokenization import TextEncoder, TextSettings, load_text_encoder
 
-BUNDLE_SCHEMA_VERSION = 1
+BUNDLE_SCHEMA_VERSION = 2
 FP32_NAME = "model.onnx"
 INT8_NAME = "model_int8.onnx"
 _SEAL = "sha256_of_the_rest"
@@ -43,7 +43,7 @@ class BundleManifest(Settings):
 
     schema_version: int
     name: str
-    task: Literal["sequence_classification", "token_classification"]
+    task: Literal["sequence_classification", "token_classification", "multi_label_classification"]
     labels: tuple[str, ...] = Field(strict=False, min_length=1)
     """Label names; position is the index on the last axis of logits."""
     default_model: Literal["model.onnx", "model_int8.onnx"]
@@ -52,11 +52,16 @@ class BundleManifest(Settings):
     pad_token_id: int
     max_seq_len: int
     strip_html: bool
+    takes_pairs: bool
+    """Whether the model labels pairs of texts; it then takes no single ones."""
     text_fingerprint: str
     """Hash of tokenizer and text settings; serving refuses a bundle where it differs."""
     limits: Limits
     quality: dict[str, Any]
-    """Figures of export's checks: ``accuracy`` by model file, sizes, latencies, gate."""
+    """Figures of export's checks: ``accuracy`` by model file, sizes, latencies, gate.
+
+    ``accuracy`` of multi-label texts is the share whose whole set of labels is right.
+    """
     provenance: dict[str, Any]
     """data_hash, config_hash, checkpoint, versions, commit."""
     files: dict[str, str]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pipeline.contract.batching import IntArray
 from pipeline.contract.errors import FolderError, SchemaVersionError
 from pipeline.contract.folder import read_manifest, verify_files
-from pipeline.contract.tokenization import TextSettings
+from pipeline.contract.tokenization import IGNORED_LABEL, TextSettings
 
 SHARDS_SCHEMA_VERSION = 2
 SPLITS = ("train", "validation", "test")
@@ -40,7 +40,11 @@ class ShardSplit:
     """The rows of one split, memory-mapped; row ``i`` is the same on every machine."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        """Map the files; of the rows nothing is read."""
+        """Map the files; of the rows nothing is read.
+
+        Raises:
+            pyarrow.ArrowInvalid: a file is no shard.
+        """
         self._batches = [batch for path in paths for batch in _map_batches(path)]
         self._starts = [0, *accumulate(batch.num_rows for batch in self._batches)]
         self._ids = _ListColumn(self._batches, "input_ids")
@@ -53,8 +57,7 @@ class ShardSplit:
     @property
     def lengths(self) -> IntArray:
         """Tokens of every row, ``int64 [rows]``; only the offsets are read."""
-        lengths = [np.diff(self._ids.offsets(which)) for which in range(len(self._batches))]
-        return np.concatenate([np.zeros(0), *lengths]).astype(np.int64)
+        return self._ids.lengths()
 
     @property
     def row_ids(self) -> IntArray:
@@ -65,6 +68,29 @@ class ShardSplit:
     def windows(self) -> IntArray:
         """Which part of its text every row is, ``int64 [rows]``; mostly 0."""
         return self._numbers("window")
+
+    @property
+    def labels_per_row(self) -> IntArray:
+        """Entries in the labels of every row, ``int64 [rows]``; -100 counts as one."""
+        return self._labels.lengths()
+
+    def label_counts(self, num_labels: int) -> IntArray:
+        """Return how often each label stands in the rows, ``int64 [num_labels]``; no -100.
+
+        Raises:
+            FolderError: a row has a label that is not below ``num_labels``.
+        """
+        counts = np.zeros(num_labels, dtype=np.int64)
+        for batch in self._batches:
+            found = np.asarray(batch.column("labels").flatten().to_numpy(), dtype=np.int64)
+            found = found[found != IGNORED_LABEL]
+            if len(found) and not 0 <= found.min() <= found.max() < num_labels:
+                raise FolderError(
+                    f"a row has a label that is not one of the {num_labels} of the manifest",
+                    value=int(found.min() if found.min() < 0 else found.max()),
+                )
+            counts += np.bincount(found, minlength=num_labels)
+        return counts
 
     def input_ids(self, index: int) -> NDArray[np.int32]:
         """Token ids of a row, ``int32 [seq]``, a view of the mapped file."""
@@ -106,8 +132,9 @@ class _ListColumn:
         self._views: list[tuple[NDArray[np.int32], NDArray[np.int32]] | None]
         self._views = [None] * len(self._columns)
 
-    def offsets(self, which: int) -> NDArray[np.int32]:
-        return self._view(which)[0]
+    def lengths(self) -> IntArray:
+        lengths = [np.diff(self._view(which)[0]) for which in range(len(self._columns))]
+        return np.concatenate([np.zeros(0), *lengths]).astype(np.int64)
 
     def row(self, which: int, row: int) -> NDArray[np.int32]:
         offsets, values = self._views[which] or self._view(which)
@@ -135,6 +162,11 @@ class Shards:
         self.task: str = manifest["task"]
         self.text_settings = TextSettings(**manifest["text_settings"])
         self.bucket_edges: IntArray = np.array(manifest["bucket_edges"], dtype=np.int64)
+
+    @property
+    def takes_pairs(self) -> bool:
+        """Whether every row is a pair of texts, ``[CLS] a [SEP] b [SEP]``."""
+        return bool(self.manifest.get("takes_pairs", False))
 
     @property
     def fingerprint(self) -> str:
@@ -184,4 +216,6 @@ def write_shard(path: Path, table: pa.Table) -> None:
 
 def _map_batches(path: Path) -> list[pa.RecordBatch]:
     reader = pa.ipc.open_file(pa.memory_map(str(path), "r"))
+    if reader.schema != SHARD_SCHEMA:
+        raise pa.ArrowInvalid(f"{path} has other columns than a shard")
     return [reader.get_batch(index) for index in range(reader.num_record_batches)]

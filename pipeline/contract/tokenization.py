@@ -16,6 +16,7 @@ from pipeline.contract.errors import FolderError, MissingFileError
 from pipeline.contract.folder import fingerprint, read_json
 
 TOKENIZER_NAME = "tokenizer.json"
+_SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 IGNORED_LABEL = -100
 _TAG = re.compile(r"<[a-zA-Z/!][^<>]{0,200}>")
 
@@ -100,6 +101,20 @@ class TextEncoder:
         self.vocab_size = int(tokenizer.get_vocab_size())
 
     @property
+    def mask_token_id(self) -> int | None:
+        """Id of ``[MASK]``, None if the tokenizer has none."""
+        found = self._tokenizer.token_to_id("[MASK]")
+        return None if found is None else int(found)
+
+    @property
+    def special_token_ids(self) -> tuple[int, ...]:
+        """Ids that stand for no text, ascending: BERT's five and what the file calls special."""
+        named = map(self._tokenizer.token_to_id, _SPECIAL_TOKENS)
+        added = self._tokenizer.get_added_tokens_decoder()
+        declared = {int(index) for index, token in added.items() if token.special}
+        return tuple(sorted(declared.union(index for index in named if index is not None)))
+
+    @property
     def fingerprint(self) -> str:
         """Hash of the tokenizer and the settings: equal means equal ids for every text."""
         return fingerprint(
@@ -109,6 +124,18 @@ class TextEncoder:
                 **asdict(self.settings),
             }
         )
+
+    @property
+    def sep_token_id(self) -> int:
+        """Id that ends each text of a pair.
+
+        Raises:
+            FolderError: the tokenizer has no [SEP] token.
+        """
+        sep_token_id = self._tokenizer.token_to_id("[SEP]")
+        if sep_token_id is None:
+            raise FolderError("the tokenizer has no [SEP] token")
+        return int(sep_token_id)
 
     def clean(self, text: str) -> str:
         """Return :func:`clean_text` under these settings."""

@@ -11,6 +11,7 @@ from pipeline.contract.errors import DataError
 
 _INDEX = re.compile(r"[0-9]{1,9}")
 _SHOWN_NAMES = 20
+_SHOWN_CHARS = 64
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,7 +67,7 @@ def demand_unique(header: Sequence[str], place: str) -> None:
     if twice is not None:
         at = [str(index) for index, name in enumerate(header) if name == twice]
         raise DataError(
-            f"the column {twice!r} stands twice (index {' and '.join(at)})",
+            f"the column {_short(twice)} stands twice (index {' and '.join(at)})",
             place=place,
             remedy="Rename one of them.",
         )
@@ -93,12 +94,12 @@ def missing_column(place: str, name: str, known: Iterable[str], *, setting: str)
     names = list(dict.fromkeys(known))
     by_lower = {known.lower(): known for known in reversed(names)}
     near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
-    shown = ", ".join(repr(known) for known in names[:_SHOWN_NAMES])
+    shown = ", ".join(_short(known) for known in names[:_SHOWN_NAMES])
     more = f" and {len(names) - _SHOWN_NAMES:,} more" if len(names) > _SHOWN_NAMES else ""
     return DataError(
         f"there is no column {name!r}",
         place=place,
-        remedy=(f"Did you mean {by_lower[near[0]]!r}? " if near else "")
+        remedy=(f"Did you mean {_short(by_lower[near[0]])}? " if near else "")
         + f"The file has {shown}{more}; set {setting}.",
     )
 
@@ -109,3 +110,7 @@ def _place(header: Sequence[str], name: str, setting: str, place: str) -> int:
     if _INDEX.fullmatch(name) and int(name) < len(header):
         return int(name)
     raise missing_column(place, name, header, setting=setting)
+
+
+def _short(name: str) -> str:
+    return repr(name if len(name) <= _SHOWN_CHARS else f"{name[: _SHOWN_CHARS - 3]}...")

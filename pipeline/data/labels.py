@@ -23,8 +23,9 @@ _SPLITS = {
 class LabelReader:
     """Reads the labels of one file; all are of the kind (text, number, boolean) of the first.
 
-    The first label that can be read at all, in the file's order, sets the kind, be its row
-    usable otherwise or not. So ``1`` and ``"1"`` never become one class by accident.
+    The first readable label in the file's order sets the kind; labels of rows that are
+    rejected for their text are not looked at. So ``1`` and ``"1"`` never become one class
+    by accident.
     """
 
     def __init__(self, task: Task, separator: str | None) -> None:

@@ -1,11 +1,11 @@
 """What padding costs: the share of padded tokens under different orders of the rows."""
 
-from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from pipeline.contract.batching import IntArray, bucket_of, padding_share
+from pipeline.contract.batching import IntArray, bucket_of
 from pipeline.data.plan import PlanSettings, build_epoch_plan
 
 
@@ -15,22 +15,21 @@ def padding_figures(
     """Return the padding share, 0 to 1, of one epoch under three orders.
 
     ``random``: batches of shuffled rows. ``buckets``: shuffled batches, each from one
-    bucket. ``buckets_window``: the plan that training follows.
+    bucket. ``buckets_window``: the plan that training follows, its batches sliced at the
+    bucket edges; a small ``micro_batch`` pads still less. Only the plan heeds
+    ``max_batch_tokens``.
     """
-    buckets = bucket_of(lengths, bucket_edges)
     shuffled = np.random.default_rng(settings.seed).permutation(len(lengths))
-    in_buckets = [
-        batch
-        for bucket in range(len(bucket_edges))
-        for batch in _cut(shuffled[buckets[shuffled] == bucket], settings.batch_rows)
-    ]
-    plan = build_epoch_plan(lengths, epoch=0, settings=settings)
-    orders = {
-        "random": _cut(shuffled, settings.batch_rows),
-        "buckets": in_buckets,
-        "buckets_window": [plan.batch(step) for step in range(plan.num_batches)],
+    buckets = bucket_of(lengths, bucket_edges)[shuffled]
+    by_bucket = shuffled[np.argsort(buckets, kind="stable")]
+    bounds = [0, *np.cumsum(np.bincount(buckets, minlength=len(bucket_edges))).tolist()]
+    order, starts = _padded_slices(lengths, bucket_edges, settings)
+    figures = {
+        "random": _padding_share(lengths[shuffled], _starts(bounds[:1] + bounds[-1:], settings)),
+        "buckets": _padding_share(lengths[by_bucket], _starts(bounds, settings)),
+        "buckets_window": _padding_share(lengths[order], starts),
     }
-    return {name: round(padding_share(lengths, groups), 6) for name, groups in orders.items()}
+    return {name: round(share, 6) for name, share in figures.items()}
 
 
 def describe_buckets(
@@ -39,13 +38,13 @@ def describe_buckets(
     """Return edge, rows, tokens and padding share of each bucket.
 
     ``padding_to_edge`` fills every row to its bucket's edge; ``padding`` is what the rows of
-    the bucket get in training, where a batch is only as long as its longest row.
+    the bucket get in training, where a slice is only as long as its longest row.
     """
     buckets = bucket_of(lengths, bucket_edges)
-    plan = build_epoch_plan(lengths, epoch=0, settings=settings)
-    batch_lengths = np.zeros(len(lengths), dtype=np.int64)
-    for step in range(plan.num_batches):
-        batch_lengths[plan.batch(step)] = lengths[plan.batch(step)].max()
+    order, starts = _padded_slices(lengths, bucket_edges, settings)
+    longest = np.maximum.reduceat(lengths[order], starts[:-1])
+    padded_lengths = np.empty(len(lengths), dtype=np.int64)
+    padded_lengths[order] = np.repeat(longest, np.diff(starts))
     described = []
     for bucket, edge in enumerate(bucket_edges.tolist()):
         inside = buckets == bucket
@@ -56,15 +55,31 @@ def describe_buckets(
                 "rows": rows,
                 "tokens": tokens,
                 "padding_to_edge": _padding(tokens, rows * edge),
-                "padding": _padding(tokens, int(batch_lengths[inside].sum())),
+                "padding": _padding(tokens, int(padded_lengths[inside].sum())),
             }
         )
     return described
 
 
+def _padded_slices(
+    lengths: IntArray, bucket_edges: IntArray, settings: PlanSettings
+) -> tuple[IntArray, IntArray]:
+    """Return the plan's order and where the parts of it that are padded together begin."""
+    plan = build_epoch_plan(lengths, epoch=0, settings=settings)
+    changes = np.flatnonzero(np.diff(bucket_of(lengths[plan.order], bucket_edges)))
+    return plan.order, np.union1d(plan.starts, changes + 1)
+
+
+def _starts(bounds: list[int], settings: PlanSettings) -> IntArray:
+    """Return where batches begin if none reaches over a bound, and the end."""
+    parts = [np.arange(begin, end, settings.batch_rows) for begin, end in pairwise(bounds)]
+    return np.concatenate([*parts, bounds[-1:]])
+
+
+def _padding_share(in_order: IntArray, starts: IntArray) -> float:
+    padded = np.diff(starts) * np.maximum.reduceat(in_order, starts[:-1])
+    return 1.0 - int(in_order.sum()) / int(padded.sum())
+
+
 def _padding(tokens: int, padded_tokens: int) -> float:
     return round(1.0 - tokens / padded_tokens, 6) if padded_tokens else 0.0
-
-
-def _cut(rows: IntArray, batch_rows: int) -> Sequence[IntArray]:
-    return [rows[begin : begin + batch_rows] for begin in range(0, len(rows), batch_rows)]

@@ -80,6 +80,7 @@ def shards_fingerprint(
             "task": job.task.value,
             "seed": job.seed,
             "global_batch": job.train.global_batch,
+            "max_batch_tokens": job.train.max_batch_tokens,
         }
     )
 

@@ -172,6 +172,7 @@ def _describe_lengths(job: JobConfig, tokens: TokenRows, edges: IntArray) -> dic
     lengths = in_bucket_order(tokens.lengths_of("train"), edges)
     settings = PlanSettings(
         batch_rows=job.train.global_batch,
+        max_batch_tokens=job.train.max_batch_tokens,
         window_batches=job.buckets.window_batches,
         seed=job.seed,
         longest_first=job.train.longest_first,

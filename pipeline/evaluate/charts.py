@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from pipeline.contract.batching import IntArray
-from pipeline.evaluate.drawing import (
+from pipeline.drawing import (
     BLUE,
     GREEN,
     INK,
@@ -19,6 +19,7 @@ from pipeline.evaluate.drawing import (
     ORANGE,
     SURFACE,
     Chart,
+    cut_tallest_bar,
     draw_chart,
     tidy_axis,
 )
@@ -99,7 +100,7 @@ def draw_confusion(confusion: IntArray, labels: Sequence[str]) -> Chart:
             _number_cells(axes, confusion, shares)
         axes.set_xlim(-0.5, size - 0.5)
         axes.set_ylim(size - 0.5, -0.5)
-        names = [_short(label) for label in labels] if size <= _MAX_NAMED_LABELS else []
+        names = [shorten_label(label) for label in labels] if size <= _MAX_NAMED_LABELS else []
         turned: dict[str, Any] = {"rotation": 45, "ha": "right"} if size > 4 else {}
         axes.set_xticks(range(len(names)), names, **turned)
         axes.set_yticks(range(len(names)), names)
@@ -114,8 +115,13 @@ def draw_confusion(confusion: IntArray, labels: Sequence[str]) -> Chart:
     return draw_chart("confusion", "Confusion matrix", draw, height_inches=height)
 
 
-def draw_buckets(per_bucket: Sequence[Mapping[str, Any]], accuracy: float) -> Chart:
-    """Return accuracy with its 95 % interval for each length bucket, and the rows below."""
+def draw_buckets(
+    per_bucket: Sequence[Mapping[str, Any]], accuracy: float, *, measure: str = "accuracy"
+) -> Chart:
+    """Return accuracy with its 95 % interval for each length bucket, and the rows below.
+
+    ``measure`` is what accuracy is called for this task.
+    """
     names = [f"{bucket['min_tokens']}–{bucket['max_tokens']}" for bucket in per_bucket]
     values = np.array([bucket["accuracy"] for bucket in per_bucket])
     ends = np.array([bucket["accuracy_95"] for bucket in per_bucket])
@@ -128,7 +134,7 @@ def draw_buckets(per_bucket: Sequence[Mapping[str, Any]], accuracy: float) -> Ch
         upper.plot(places, values, "o", color=BLUE, markersize=6)
         upper.set_ylim(max(0.0, float(ends.min()) - 0.04), min(1.0, float(ends.max()) + 0.03))
         upper.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-        upper.set_ylabel("accuracy")
+        upper.set_ylabel(measure)
         lower.bar(places, [bucket["rows"] for bucket in per_bucket], color=MUTED, alpha=0.5)
         lower.set_ylabel("texts")
         lower.yaxis.set_major_formatter(_THOUSANDS)
@@ -137,9 +143,10 @@ def draw_buckets(per_bucket: Sequence[Mapping[str, Any]], accuracy: float) -> Ch
         lower.set_xticks(places, names, **turned)
         lower.set_xlabel("tokens in the text")
         figure.align_ylabels()
-        return "Dots are accuracy, bars its 95 % interval; the dashed line is all texts together."
+        return f"Dots are {measure}, bars its 95 % interval; the dashed line is all texts together."
 
-    return draw_chart("buckets", "Accuracy by text length", draw, height_inches=_TALL)
+    title = f"{measure.capitalize()} by text length"
+    return draw_chart("buckets", title, draw, height_inches=_TALL)
 
 
 def draw_lengths(lengths: IntArray, bucket_edges: IntArray) -> Chart:
@@ -151,7 +158,7 @@ def draw_lengths(lengths: IntArray, bucket_edges: IntArray) -> Chart:
         axes = figure.subplots()
         bins = np.arange(0.5, longest + width + 0.5, width)
         counts, _, _ = axes.hist(lengths, bins=bins.tolist(), color=BLUE, alpha=0.65, rwidth=0.9)
-        _cut_tallest(axes, np.asarray(counts, dtype=np.float64), bins)
+        cut_tallest_bar(axes, np.asarray(counts, dtype=np.float64), bins)
         for edge in bucket_edges.tolist():
             axes.axvline(edge + 0.5, color=ORANGE, linewidth=1, linestyle=(0, (4, 3)))
         axes.set_xlim(0, longest + 1)
@@ -192,24 +199,6 @@ def draw_padding(padding: Mapping[str, float]) -> Chart:
         )
 
     return draw_chart("padding", "Padding", draw, height_inches=_LOW)
-
-
-def _cut_tallest(axes: Axes, counts: Numbers, bins: Numbers) -> None:
-    # Texts cut at max_seq_len pile up in one bin, beside which all others would vanish.
-    tallest = int(counts.argmax())
-    others = np.delete(counts, tallest)
-    if len(others) == 0 or counts[tallest] <= 3 * others.max() or not others.any():
-        return
-    top = float(others.max()) * 1.5
-    axes.set_ylim(0, top)
-    axes.text(
-        float(bins[tallest]) - 0.5,
-        top * 0.97,
-        f"{int(counts[tallest]):,} ↑",
-        ha="right" if tallest > len(others) // 2 else "left",
-        va="top",
-        fontweight="bold",
-    )
 
 
 def _number_cells(axes: Axes, confusion: IntArray, shares: Numbers) -> None:
@@ -255,5 +244,6 @@ def _thinned(count: int) -> IntArray:
     return np.unique(np.linspace(0, count - 1, min(count, _MAX_POINTS)).astype(np.int64))
 
 
-def _short(label: str, max_chars: int = 18) -> str:
+def shorten_label(label: str, max_chars: int = 18) -> str:
+    """Return a label that fits beside an axis; a longer one is cut and ended by ``…``."""
     return label if len(label) <= max_chars else f"{label[: max_chars - 1]}…"

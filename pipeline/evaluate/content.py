@@ -8,6 +8,7 @@ import numpy as np
 
 from pipeline.config import JobConfig
 from pipeline.contract.shards import Shards
+from pipeline.drawing import Chart
 from pipeline.evaluate.charts import (
     draw_buckets,
     draw_confusion,
@@ -16,8 +17,9 @@ from pipeline.evaluate.charts import (
     draw_padding,
     draw_throughput,
 )
-from pipeline.evaluate.drawing import Chart
+from pipeline.evaluate.label_chart import draw_label_errors
 from pipeline.evaluate.report import ReportContent
+from pipeline.quality import accuracy_name
 
 Pairs = list[tuple[str, str]]
 
@@ -54,16 +56,22 @@ def build_content(
 def _build_charts(
     metrics: dict[str, Any], shards: Shards, history: Sequence[Mapping[str, Any]]
 ) -> list[Chart]:
-    confusion = np.array(metrics["confusion"], dtype=np.int64)
+    measure = accuracy_name(metrics["task"])
     charts = [
-        draw_confusion(confusion, shards.labels),
-        draw_buckets(metrics["per_bucket"], metrics["accuracy"]),
+        _draw_labels(metrics, shards.labels),
+        draw_buckets(metrics["per_bucket"], metrics["accuracy"], measure=measure),
         draw_lengths(shards.split("train").lengths, shards.bucket_edges),
         draw_padding(shards.manifest["padding"]),
     ]
     if history:
         charts += [draw_loss(history), draw_throughput(history)]
     return charts
+
+
+def _draw_labels(metrics: dict[str, Any], labels: Sequence[str]) -> Chart:
+    if metrics["confusion"] is None:
+        return draw_label_errors(metrics["per_class"])
+    return draw_confusion(np.array(metrics["confusion"], dtype=np.int64), labels)
 
 
 def _describe_data(manifest: Mapping[str, Any]) -> Pairs:

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pipeline.contract.batching import IntArray, bucket_of
+from pipeline.contract.label_sets import BoolArray
 from pipeline.contract.shards import ShardSplit
 from pipeline.contract.tokenization import IGNORED_LABEL
 from pipeline.quality import (
@@ -26,6 +28,38 @@ from pipeline.quality import (
 )
 
 
+class Judged(Protocol):
+    """Answers beside what is true, whatever the task; position by position."""
+
+    @property
+    def rows(self) -> IntArray:
+        """int64 ``[n]``: the row that the position belongs to."""
+        ...
+
+    @property
+    def positions(self) -> IntArray:
+        """int64 ``[n]``: the position within its row, 0 for a text."""
+        ...
+
+    @property
+    def is_right(self) -> BoolArray:
+        """Whether the answer is right, bool ``[n]``."""
+        ...
+
+    @property
+    def confidence(self) -> NDArray[np.float64]:
+        """float64 ``[n]``, 0 to 1: how sure the model was of its answer."""
+        ...
+
+    def name_true(self, place: int, labels: Sequence[str]) -> str:
+        """Return the true answer at a place of ``[n]``, for people."""
+        ...
+
+    def name_predicted(self, place: int, labels: Sequence[str]) -> str:
+        """Return the model's answer at a place of ``[n]``, for people."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scored:
     """Every labelled position (a text, or a word of it) of a split, in row order."""
@@ -38,8 +72,26 @@ class Scored:
     """int64 ``[n]``."""
     predicted: IntArray
     """int64 ``[n]``."""
-    probabilities: np.ndarray[Any, np.dtype[np.float64]]
+    probabilities: NDArray[np.float64]
     """float64 ``[n, num_labels]``."""
+
+    @property
+    def is_right(self) -> BoolArray:
+        """Whether the answer is right, bool ``[n]``."""
+        return np.asarray(self.predicted == self.true, dtype=np.bool_)
+
+    @property
+    def confidence(self) -> NDArray[np.float64]:
+        """float64 ``[n]``: probability of the predicted label."""
+        return np.asarray(self.probabilities.max(axis=-1), dtype=np.float64)
+
+    def name_true(self, place: int, labels: Sequence[str]) -> str:
+        """Return the label at a place."""
+        return labels[int(self.true[place])]
+
+    def name_predicted(self, place: int, labels: Sequence[str]) -> str:
+        """Return the predicted label at a place."""
+        return labels[int(self.predicted[place])]
 
 
 def score_positions(split: ShardSplit, logits: Sequence[FloatArray]) -> Scored:
@@ -79,13 +131,13 @@ def measure_quality(scored: Scored, labels: Sequence[str]) -> dict[str, Any]:
 
 
 def measure_buckets(
-    scored: Scored, lengths: IntArray, bucket_edges: IntArray
+    scored: Judged, lengths: IntArray, bucket_edges: IntArray
 ) -> list[dict[str, Any]]:
     """Return accuracy and its 95 % interval of every length bucket that has test rows.
 
     ``min_tokens`` and ``max_tokens`` are the bucket's limits, both inclusive.
     """
-    buckets, is_right = bucket_of(lengths, bucket_edges), scored.predicted == scored.true
+    buckets, is_right = bucket_of(lengths, bucket_edges), scored.is_right
     found = []
     for bucket, edge in enumerate(bucket_edges.tolist()):
         is_inside = buckets[scored.rows] == bucket
@@ -123,7 +175,7 @@ def compare_with_baseline(
     ``p_value`` is that of :func:`paired_p_value`: small means that the difference in
     accuracy is not luck.
     """
-    model_right, baseline_right = scored.predicted == scored.true, predicted == scored.true
+    model_right, baseline_right = scored.is_right, predicted == scored.true
     only_model = int(np.sum(model_right & ~baseline_right))
     only_baseline = int(np.sum(baseline_right & ~model_right))
     scores = class_scores(confusion_matrix(scored.true, predicted, num_labels))

@@ -8,7 +8,8 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from pipeline.evaluate.drawing import Chart
+from pipeline.drawing import Chart
+from pipeline.quality import accuracy_name
 
 _TEMPLATE_NAME = "report.html.jinja"
 _NOT_LUCK = 0.05
@@ -56,6 +57,7 @@ def render_report(content: ReportContent) -> str:
         verdict=build_verdict(metrics),
         tiles=_build_tiles(metrics),
         unit=_unit(metrics),
+        measure=accuracy_name(metrics["task"]),
         classes=sorted(metrics["per_class"], key=lambda row: (row["f1"], row["label"])),
         confusions=_top_confusions(metrics),
         # The SVG is matplotlib's own output, where it has escaped every label.
@@ -65,9 +67,9 @@ def render_report(content: ReportContent) -> str:
 
 def build_verdict(metrics: dict[str, Any]) -> Verdict:
     """Return what the figures say, in words, luck considered."""
-    headline = (
-        f"{_percent(metrics['accuracy'])} of {metrics['scored']:,} test {_unit(metrics)} are right"
-    )
+    share, count = _percent(metrics["accuracy"]), f"{metrics['scored']:,}"
+    are_right = "have exactly the right labels" if _is_multi_label(metrics) else "are right"
+    headline = f"{share} of {count} test {_unit(metrics)} {are_right}"
     baseline = metrics["baseline"]
     if baseline is None:
         low, high = metrics["accuracy_95"]
@@ -89,7 +91,11 @@ def build_verdict(metrics: dict[str, Any]) -> Verdict:
 def _build_tiles(metrics: dict[str, Any]) -> list[tuple[str, str, str]]:
     """Return (name, figure, explanation) of the numbers beside the verdict."""
     low, high = metrics["accuracy_95"]
-    tiles = [("Accuracy", _percent(metrics["accuracy"]), f"95 %: {_percent(low)}–{_percent(high)}")]
+    name = accuracy_name(metrics["task"]).capitalize()
+    tiles = [(name, _percent(metrics["accuracy"]), f"95 %: {_percent(low)}–{_percent(high)}")]
+    if _is_multi_label(metrics):
+        why = "every label given or left out, over all texts"
+        tiles.append(("Micro F1", _percent(metrics["micro_f1"]), why))
     baseline, entities = metrics["baseline"], metrics["entity_f1"]
     if baseline is not None:
         tiles.append(("Baseline", _percent(baseline["accuracy"]), baseline["name"]))
@@ -97,19 +103,15 @@ def _build_tiles(metrics: dict[str, Any]) -> list[tuple[str, str, str]]:
         explanation = f"{entities['support']:,} entities, type and both ends right"
         tiles.append(("Entity F1", _percent(entities["f1"]), explanation))
     tiles.append(("Macro F1", _percent(metrics["macro_f1"]), "all classes weigh the same"))
-    tiles.append(
-        (
-            "Calibration error",
-            _percent(metrics["calibration_error"]),
-            "mean gap between confidence and accuracy",
-        )
-    )
+    if metrics["calibration_error"] is not None:
+        why = "mean gap between confidence and accuracy"
+        tiles.append(("Calibration error", _percent(metrics["calibration_error"]), why))
     return tiles
 
 
 def _top_confusions(metrics: dict[str, Any]) -> list[dict[str, Any]]:
     labels = [row["label"] for row in metrics["per_class"]]
-    if len(labels) <= 2:
+    if len(labels) <= 2 or metrics["confusion"] is None:
         return []
     found = [
         {"true": labels[row], "predicted": labels[column], "count": count}
@@ -122,6 +124,10 @@ def _top_confusions(metrics: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _unit(metrics: dict[str, Any]) -> str:
     return "words" if metrics["task"] == "token_classification" else "texts"
+
+
+def _is_multi_label(metrics: dict[str, Any]) -> bool:
+    return bool(metrics["task"] == "multi_label_classification")
 
 
 def _percent(value: float) -> str:

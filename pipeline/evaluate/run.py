@@ -20,11 +20,12 @@ from pipeline.contract.folder import (
     verify_files,
     write_manifest,
 )
-from pipeline.contract.shards import Shards, load_shards
+from pipeline.contract.shards import Shards, ShardSplit, load_shards
 from pipeline.evaluate.baseline import BASELINE_NAME, predict_baseline
 from pipeline.evaluate.content import build_content
 from pipeline.evaluate.history import read_history
 from pipeline.evaluate.measure import (
+    Judged,
     compare_with_baseline,
     measure_buckets,
     measure_entities,
@@ -33,12 +34,13 @@ from pipeline.evaluate.measure import (
 )
 from pipeline.evaluate.mistakes import find_mistakes
 from pipeline.evaluate.report import render_report
+from pipeline.evaluate.scored_sets import measure_sets, score_sets
 from pipeline.model.checkpoint_manifest import FINAL, read_checkpoint_manifest
 from pipeline.model.trained import TrainedModel, load_trained
-from pipeline.quality import FloatArray, predict_split
+from pipeline.quality import FloatArray, accuracy_name, predict_split
 from pipeline.stage import StageResult, is_done
 
-REPORT_SCHEMA_VERSION = 1
+REPORT_SCHEMA_VERSION = 2
 METRICS_NAME = "metrics.json"
 REPORT_NAME = "report.html"
 _SPLIT = "test"
@@ -117,21 +119,15 @@ def _measure(job: JobConfig, shards: Shards, trained: TrainedModel) -> dict[str,
             "there are no test rows", place=str(shards.folder), remedy="Raise data.test_share."
         )
     logits = _predict(job, trained, shards)
-    scored = score_positions(split, logits)
-    baseline = None
-    if job.evaluate.baseline:
-        baseline = compare_with_baseline(
-            scored, predict_baseline(shards), name=BASELINE_NAME, num_labels=len(shards.labels)
-        )
     is_token_task = job.task is Task.TOKEN
+    scored, quality = _judge(job, shards, split, logits)
     return {
         "task": shards.task,
         "split": _SPLIT,
         "rows": len(split),
-        **measure_quality(scored, shards.labels),
+        **quality,
         "per_bucket": measure_buckets(scored, split.lengths, shards.bucket_edges),
         "entity_f1": measure_entities(split, logits, shards.labels) if is_token_task else None,
-        "baseline": baseline,
         "mistakes": find_mistakes(
             split,
             scored,
@@ -141,6 +137,21 @@ def _measure(job: JobConfig, shards: Shards, trained: TrainedModel) -> dict[str,
         ),
         "checkpoint": {"file": trained.checkpoint_file.name, "sha256": trained.checkpoint_sha256},
     }
+
+
+def _judge(
+    job: JobConfig, shards: Shards, split: ShardSplit, logits: list[FloatArray]
+) -> tuple[Judged, dict[str, Any]]:
+    if job.task is Task.MULTI_LABEL:
+        sets = score_sets(split, logits, num_labels=len(shards.labels))
+        return sets, {**measure_sets(sets, shards.labels), "baseline": None}
+    scored = score_positions(split, logits)
+    baseline = None
+    if job.evaluate.baseline:
+        baseline = compare_with_baseline(
+            scored, predict_baseline(shards), name=BASELINE_NAME, num_labels=len(shards.labels)
+        )
+    return scored, {**measure_quality(scored, shards.labels), "baseline": baseline}
 
 
 def _predict(job: JobConfig, trained: TrainedModel, shards: Shards) -> list[FloatArray]:
@@ -172,7 +183,10 @@ def _versions() -> dict[str, str]:
 
 
 def _summarise(metrics: dict[str, Any]) -> str:
-    text = f"accuracy {metrics['accuracy']:.1%} on {metrics['rows']:,} test rows"
+    measure = accuracy_name(metrics["task"])
+    text = f"{measure} {metrics['accuracy']:.1%} on {metrics['rows']:,} test rows"
+    if metrics["confusion"] is None:
+        text += f", micro F1 {metrics['micro_f1']:.1%}"
     if metrics["entity_f1"] is not None:
         text += f", entity F1 {metrics['entity_f1']['f1']:.1%}"
     if metrics["baseline"] is not None:

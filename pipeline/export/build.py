@@ -55,7 +55,11 @@ def build_models(
     plain = folder / _PLAIN_NAME
     export_graph(trained.model, plain, opset=settings.opset, task=task, num_labels=shape.num_labels)
     cells = build_parity_cells(
-        as_logits_function(trained.model), seq_lens=seq_lens, vocab_size=shape.vocab_size, seed=seed
+        as_logits_function(trained.model),
+        seq_lens=seq_lens,
+        vocab_size=shape.vocab_size,
+        seed=seed,
+        sep_token_id=shape.sep_token_id,
     )
     parity = check_parity(open_model(plain), cells, atol=settings.atol, name=FP32_NAME)
     names = [FP32_NAME]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pipeline.config import Task
 from pipeline.contract.bundle import FP32_NAME, INT8_NAME
@@ -14,7 +15,15 @@ from pipeline.export.batch_shift import measure_batch_shift
 from pipeline.export.gate import GateDecision
 from pipeline.export.latency import measure_latency
 from pipeline.export.onnx_session import LogitsFunction
-from pipeline.quality import accuracy, labels_of, macro_f1, predict_split
+from pipeline.multi_label_quality import score_logits
+from pipeline.quality import (
+    FloatArray,
+    accuracy,
+    accuracy_name,
+    labels_of,
+    macro_f1,
+    predict_split,
+)
 
 _SHIFT_PROBES = 8
 GATE_SPLIT = "validation"
@@ -34,9 +43,12 @@ class ScoreSettings:
 def score_models(
     models: Mapping[str, LogitsFunction], split: ShardSplit, settings: ScoreSettings
 ) -> dict[str, dict[str, float]]:
-    """Return accuracy and macro F1 of every model on a split: figure → model → value."""
+    """Return accuracy and F1 of every model on a split: figure → model → value.
+
+    ``accuracy`` of multi-label texts is exact match (:mod:`pipeline.multi_label_quality`).
+    """
     labels = labels_of(split)
-    scores: dict[str, dict[str, float]] = {"accuracy": {}, "macro_f1": {}}
+    scores: dict[str, dict[str, float]] = {}
     for name, run in models.items():
         logits = predict_split(
             split,
@@ -45,9 +57,20 @@ def score_models(
             pad_token_id=settings.pad_token_id,
             task=settings.task,
         )
-        scores["accuracy"][name] = accuracy(logits, labels)
-        scores["macro_f1"][name] = macro_f1(logits, labels, settings.num_labels)
+        for figure, value in _score(logits, labels, settings).items():
+            scores.setdefault(figure, {})[name] = value
     return scores
+
+
+def _score(
+    logits: list[FloatArray], labels: list[NDArray[np.int32]], settings: ScoreSettings
+) -> dict[str, float]:
+    if settings.task is Task.MULTI_LABEL:
+        return score_logits(logits, labels, settings.num_labels)
+    return {
+        "accuracy": accuracy(logits, labels),
+        "macro_f1": macro_f1(logits, labels, settings.num_labels),
+    }
 
 
 def judge_int8(
@@ -64,6 +87,7 @@ def judge_int8(
     scores = score_models(judged, split, settings)["accuracy"]
     return GateDecision(
         split=GATE_SPLIT,
+        measure=accuracy_name(settings.task),
         rows=len(split),
         fp32_accuracy=scores[FP32_NAME],
         int8_accuracy=scores[INT8_NAME],

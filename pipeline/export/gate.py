@@ -1,4 +1,7 @@
-"""The INT8 gate: INT8 becomes the default only if it loses little enough accuracy."""
+"""The INT8 gate: INT8 becomes the default only if it loses little enough accuracy.
+
+For multi-label texts that is exact match: one label too many or too few and the text is wrong.
+"""
 
 from dataclasses import dataclass
 
@@ -10,6 +13,8 @@ class GateDecision:
     """Both accuracies on one split and what follows from them."""
 
     split: str
+    measure: str
+    """What accuracy is called for this task: ``accuracy`` or ``exact match``."""
     rows: int
     fp32_accuracy: float
     int8_accuracy: float
@@ -36,8 +41,8 @@ class GateDecision:
         """What was decided and why, for people."""
         verdict = "INT8 is the default" if self.passed else "FP32 stays the default"
         return (
-            f"{verdict}: on {self.rows} {self.split} rows INT8 loses {self.drop:.4f} accuracy "
-            f"({self.fp32_accuracy:.4f} → {self.int8_accuracy:.4f}), "
+            f"{verdict}: on {self.rows} {self.split} rows INT8 loses {self.drop:.4f} "
+            f"{self.measure} ({self.fp32_accuracy:.4f} → {self.int8_accuracy:.4f}), "
             f"{self.max_drop:g} allowed (export.max_accuracy_drop)"
         )
 
@@ -45,6 +50,7 @@ class GateDecision:
         """Return the decision as it stands in the bundle's manifest."""
         return {
             "split": self.split,
+            "measure": self.measure,
             "rows": self.rows,
             "fp32_accuracy": self.fp32_accuracy,
             "int8_accuracy": self.int8_accuracy,

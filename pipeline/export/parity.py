@@ -36,9 +36,22 @@ def grid_seq_lens(bucket_edges: Sequence[int] | IntArray, max_seq_len: int) -> l
 
 
 def build_parity_cells(
-    reference: LogitsFunction, *, seq_lens: Sequence[int], vocab_size: int, seed: int
+    reference: LogitsFunction,
+    *,
+    seq_lens: Sequence[int],
+    vocab_size: int,
+    seed: int,
+    sep_token_id: int | None = None,
 ) -> list[ParityCell]:
-    """Return the grid with random ids and masks, answered by the reference model."""
+    """Return the grid with random ids and masks, answered by the reference model.
+
+    Args:
+        reference: the model that is right.
+        seq_lens: lengths of the grid.
+        vocab_size: the ids are below it.
+        seed: draws ids and masks.
+        sep_token_id: for a model of pairs; put into every row, so that token types differ.
+    """
     rng = np.random.default_rng(seed)
     cells = []
     for batch in GRID_BATCH_SIZES:
@@ -46,6 +59,8 @@ def build_parity_cells(
             input_ids = rng.integers(0, vocab_size, (batch, seq_len), dtype=np.int64)
             mask = rng.integers(0, 2, (batch, seq_len), dtype=np.int64)
             mask[:, 0] = 1
+            if sep_token_id is not None:
+                input_ids[np.arange(batch), rng.integers(0, seq_len, batch)] = sep_token_id
             logits = reference(input_ids, mask)
             cells.append(ParityCell(input_ids=input_ids, attention_mask=mask, logits=logits))
     return cells

@@ -38,6 +38,7 @@ from pipeline.export.parity import GRID_BATCH_SIZES, grid_seq_lens
 from pipeline.export.provenance import installed_versions, source_commit
 from pipeline.model.checkpoint_manifest import FINAL, read_checkpoint_manifest
 from pipeline.model.trained import TrainedModel, load_trained
+from pipeline.quality import accuracy_name
 from pipeline.stage import StageResult
 
 _MAX_TEXT_CHARS = 100_000
@@ -182,6 +183,7 @@ def _describe(files: dict[str, str], inputs: _Inputs, outcome: _Outcome) -> Bund
             "pad_token_id": trained.encoder.pad_token_id,
             "max_seq_len": text.max_seq_len,
             "strip_html": text.strip_html,
+            "takes_pairs": trained.architecture.takes_pairs,
             "text_fingerprint": trained.encoder.fingerprint,
             "limits": Limits(
                 max_seq_len=text.max_seq_len,
@@ -206,9 +208,9 @@ def _describe(files: dict[str, str], inputs: _Inputs, outcome: _Outcome) -> Bund
 
 
 def _summarise(bundle: Bundle) -> str:
-    quality = bundle.manifest.quality
+    quality, measure = bundle.manifest.quality, accuracy_name(bundle.manifest.task)
     parts = [
-        f"{name} {size / 1e6:.1f} MB, accuracy {quality['accuracy'][name]:.4f}"
+        f"{name} {size / 1e6:.1f} MB, {measure} {quality['accuracy'][name]:.4f}"
         for name, size in quality["size_bytes"].items()
     ]
     return f"{bundle.version}: {'; '.join(parts)}; default model {bundle.manifest.default_model}"

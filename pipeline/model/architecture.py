@@ -44,6 +44,18 @@ class Architecture:
     task: str
     """A :class:`pipeline.config.Task` as text."""
     pad_token_id: int
+    sep_token_id: int | None = None
+    """Ends the first text of a pair; None when the model takes single texts."""
+
+    @property
+    def takes_pairs(self) -> bool:
+        """Whether a row is ``[CLS] a [SEP] b [SEP]`` and its second part gets a type of its own."""
+        return self.sep_token_id is not None
+
+    @property
+    def multi_hot_size(self) -> int | None:
+        """Labels of a multi-label task; None where a text or word has exactly one label."""
+        return self.num_labels if self.task == Task.MULTI_LABEL.value else None
 
     @property
     def is_token_task(self) -> bool:
@@ -57,14 +69,20 @@ class Architecture:
 
 
 def read_hf_architecture(
-    folder: Path, settings: ModelSettings, *, task: str, num_labels: int, pad_token_id: int
+    folder: Path,
+    settings: ModelSettings,
+    *,
+    task: str,
+    num_labels: int,
+    pad_token_id: int,
+    sep_token_id: int | None = None,
 ) -> Architecture:
     """Return the architecture of a Hugging Face BERT folder under a job's head.
 
     Raises:
         MissingFileError: there is no config.json.
         WeightsError: config.json asks for something that this encoder does not compute,
-            or lacks a size.
+            lacks a size, or has one token type only and is to take pairs.
         ConfigError: ``max_seq_len`` is over the model's positions.
     """
     path = folder / HF_CONFIG_NAME
@@ -94,19 +112,21 @@ def read_hf_architecture(
         num_labels=num_labels,
         task=task,
         pad_token_id=pad_token_id,
+        sep_token_id=sep_token_id,
     )
-    if architecture.hidden_size % architecture.num_heads:
-        raise WeightsError(
-            f"hidden_size {architecture.hidden_size} is not a multiple of num_attention_heads",
-            place=str(path),
-            value=architecture.num_heads,
-        )
+    _demand_possible_sizes(architecture, path)
     _demand_positions(architecture, settings.max_seq_len)
     return architecture
 
 
 def build_random_architecture(
-    settings: ModelSettings, *, vocab_size: int, task: str, num_labels: int, pad_token_id: int
+    settings: ModelSettings,
+    *,
+    vocab_size: int,
+    task: str,
+    num_labels: int,
+    pad_token_id: int,
+    sep_token_id: int | None = None,
 ) -> Architecture:
     """Return the architecture of a random start: BERT's proportions at the job's sizes."""
     return Architecture(
@@ -123,6 +143,7 @@ def build_random_architecture(
         num_labels=num_labels,
         task=task,
         pad_token_id=pad_token_id,
+        sep_token_id=sep_token_id,
     )
 
 
@@ -136,6 +157,22 @@ def _size(values: dict[str, Any], key: str, path: Path) -> int:
             remedy="Copy the config.json that belongs to these weights.",
         )
     return value
+
+
+def _demand_possible_sizes(architecture: Architecture, path: Path) -> None:
+    if architecture.takes_pairs and architecture.type_vocab_size < 2:
+        raise WeightsError(
+            "type_vocab_size must be 2 or more for pairs of texts",
+            place=str(path),
+            value=architecture.type_vocab_size,
+            remedy="Name a model with two token types in model.pretrained.",
+        )
+    if architecture.hidden_size % architecture.num_heads:
+        raise WeightsError(
+            f"hidden_size {architecture.hidden_size} is not a multiple of num_attention_heads",
+            place=str(path),
+            value=architecture.num_heads,
+        )
 
 
 def _demand_positions(architecture: Architecture, max_seq_len: int) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from pipeline.contract.errors import FolderError, SchemaVersionError
 from pipeline.contract.folder import read_manifest
 
-CHECKPOINT_SCHEMA_VERSION = 1
+CHECKPOINT_SCHEMA_VERSION = 2
 FINAL = "final"
 PERMANENT = "permanent"
 ROLLING = "rolling"

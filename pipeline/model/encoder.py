@@ -32,14 +32,16 @@ class Embeddings(nn.Module):
         self.token_type_embeddings = nn.Embedding(architecture.type_vocab_size, width)
         self.LayerNorm = nn.LayerNorm(width, eps=architecture.layer_norm_eps)
         self.dropout = nn.Dropout(architecture.dropout)
+        self.sep_token_id = architecture.sep_token_id
         positions = torch.arange(architecture.max_position_embeddings).unsqueeze(0)
         self.register_buffer("position_ids", positions, persistent=False)
 
     def forward(self, input_ids_BS: Tensor) -> Tensor:
-        """Return hidden states, float ``[B, S, D]``; every token is of type 0."""
+        """Return hidden states, float ``[B, S, D]``."""
         position_ids_1S = self.position_ids[:, : input_ids_BS.size(1)]
         words_BSD = self.word_embeddings(input_ids_BS)
-        types_BSD = self.token_type_embeddings(torch.zeros_like(input_ids_BS))
+        token_types_BS = build_token_types(input_ids_BS, self.sep_token_id)
+        types_BSD = self.token_type_embeddings(token_types_BS)
         positions_1SD = self.position_embeddings(position_ids_1S)
         hidden_BSD: Tensor = self.dropout(self.LayerNorm(words_BSD + types_BSD + positions_1SD))
         return hidden_BSD
@@ -156,6 +158,21 @@ class Encoder(nn.Module):
         for layer in self.layer:
             hidden_BSD = layer(hidden_BSD, mask_bias_B11S)
         return hidden_BSD
+
+
+def build_token_types(input_ids_BS: Tensor, sep_token_id: int | None) -> Tensor:
+    """Return the token types, int64 ``[B, S]``: 0 up to a row's first [SEP], 1 after it.
+
+    The first [SEP] itself is of type 0 (Devlin et al. 2019, section 3, figure 2). Without a
+    ``sep_token_id`` (single texts) every token is of type 0.
+
+    Example: ``[CLS] a [SEP] b c [SEP]`` -> ``[0, 0, 0, 1, 1, 1]``.
+    """
+    if sep_token_id is None:
+        return torch.zeros_like(input_ids_BS)
+    is_sep_BS = (input_ids_BS == sep_token_id).to(torch.int64)
+    seps_before_BS = is_sep_BS.cumsum(dim=1) - is_sep_BS
+    return seps_before_BS.clamp(max=1)
 
 
 def build_mask_bias(attention_mask_BS: Tensor, dtype: torch.dtype) -> Tensor:

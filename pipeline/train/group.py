@@ -57,8 +57,13 @@ def seed_step(seed: int, *, step: int, rank: int) -> None:
 
     Dropout then draws the same on a resumed run, without any state to restore.
     """
-    # splitmix64's mixing, so that neighbouring steps and ranks do not share bits.
+    torch.manual_seed(mix_seed(seed, step=step, rank=rank))
+
+
+def mix_seed(seed: int, *, step: int, rank: int) -> int:
+    """Return 64 bits in which neighbouring steps (from 1; 0 is free) and ranks look unlike."""
+    # splitmix64's mixing.
     mixed = (seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + rank) & 0xFFFFFFFFFFFFFFFF
     mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
     mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & 0xFFFFFFFFFFFFFFFF
-    torch.manual_seed(mixed ^ (mixed >> 31))
+    return mixed ^ (mixed >> 31)

@@ -1,17 +1,19 @@
 """The training of one worker, start to end, in plain torch; Ray is not needed to run it."""
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from pipeline.config import JobConfig
-from pipeline.contract.batching import IntArray
-from pipeline.contract.shards import load_shards
-from pipeline.data.plan import EpochPlan, PlanSettings, build_epoch_plan, rank_slice
+from pipeline.contract.shards import ShardSplit, load_shards
+from pipeline.data.augment import Augmentation
+from pipeline.data.plan import PlanSettings, RunPlan, SliceSettings, rank_slice
 from pipeline.model.architecture import Architecture
 from pipeline.model.checkpoint_manifest import FINAL, PERMANENT, ROLLING
 from pipeline.model.weights import build_new_model
@@ -23,8 +25,9 @@ from pipeline.train.checkpoint import (
     restore_state,
     save_checkpoint,
 )
-from pipeline.train.group import Group, seed_step
+from pipeline.train.group import Group, mix_seed, seed_step
 from pipeline.train.history import HistoryWriter, StepRecord
+from pipeline.train.loader import LoadedStep, open_loader
 from pipeline.train.micro_batches import MicroBatchReader
 from pipeline.train.schedule import build_schedule, lr_at
 from pipeline.train.step import Optimisation, StepResult, train_step
@@ -42,9 +45,16 @@ class TrainingRun:
     checkpoint_dir: Path
     """Has its manifest already; all workers must reach it (shared storage on a cluster)."""
     pretrained: Path | None
-    total_steps: int
+    epoch_steps: tuple[int, ...]
+    """Optimiser steps of each epoch."""
+    augmentation: Augmentation | None
     facts: dict[str, Any]
     """Fingerprints and versions, kept in every checkpoint."""
+
+    @property
+    def total_steps(self) -> int:
+        """Optimiser steps of all epochs."""
+        return sum(self.epoch_steps)
 
 
 def run_training(
@@ -57,8 +67,9 @@ def run_training(
 ) -> int:
     """Train from the latest good checkpoint, or from the start, to the end.
 
-    Steps, order of rows and dropout are functions of the seed, the step and the rank, so a
-    resumed run repeats an unbroken one (bit for bit on the same CPU with as many threads).
+    Steps, order of rows, augmentation and dropout are functions of the seed, the step and the
+    rank, so a resumed run repeats an unbroken one (bit for bit on the same CPU with as many
+    threads).
 
     Args:
         run: the training.
@@ -79,25 +90,31 @@ def run_training(
     latest = find_latest_checkpoint(run.checkpoint_dir)
     first = restore_state(state, load_checkpoint(latest)) if latest else 0
     model.train()
-    worker = _Worker(run, state, group=group, num_threads=num_threads)
-    if group.rank > 0:
-        for step in range(first + 1, run.total_steps + 1):
-            record = worker.run_step(step)
-            _call_after_checkpoint(run, record, on_checkpoint)
-        return first
-    drop_later_checkpoints(run.checkpoint_dir, step=first)
-    with HistoryWriter(run.checkpoint_dir, after_step=first) as history:
-        for step in range(first + 1, run.total_steps + 1):
-            record = worker.run_step(step)
-            history.append(record)
-            worker.save_if_due(record)
-            _call_after_checkpoint(run, record, on_checkpoint)
+    with _open_steps(run, group=group, first=first) as steps:
+        worker = _Worker(run, state, group=group, num_threads=num_threads)
+        if group.rank > 0:
+            for _ in range(first, run.total_steps):
+                _call_after_checkpoint(run, worker.run_step(steps), on_checkpoint)
+            return first
+        drop_later_checkpoints(run.checkpoint_dir, step=first)
+        with HistoryWriter(run.checkpoint_dir, after_step=first) as history:
+            for _ in range(first, run.total_steps):
+                record = worker.run_step(steps)
+                history.append(record)
+                worker.save_if_due(record)
+                _call_after_checkpoint(run, record, on_checkpoint)
     return first
 
 
-def count_steps(num_rows: int, job: JobConfig) -> int:
-    """Return the optimiser steps of a job; the short batch of an epoch is one as well."""
-    return job.train.epochs * -(-num_rows // job.train.global_batch)
+def plan_settings_of(job: JobConfig) -> PlanSettings:
+    """Return what decides the order of a job's training rows."""
+    return PlanSettings(
+        batch_rows=job.train.global_batch,
+        max_batch_tokens=job.train.max_batch_tokens,
+        window_batches=job.buckets.window_batches,
+        seed=job.seed,
+        longest_first=job.train.longest_first,
+    )
 
 
 def checkpoint_kind(job: JobConfig, *, step: int, total_steps: int) -> str | None:
@@ -117,6 +134,46 @@ def _call_after_checkpoint(
         on_checkpoint(record)
 
 
+def _open_split(run: TrainingRun) -> ShardSplit:
+    return load_shards(run.shards_dir, verify=False).split("train")
+
+
+def _open_reader(run: TrainingRun) -> MicroBatchReader:
+    shards = load_shards(run.shards_dir, verify=False)
+    return MicroBatchReader(
+        shards.split("train"),
+        slices=SliceSettings(
+            micro_batch=run.job.train.micro_batch, bucket_edges=shards.bucket_edges
+        ),
+        pad_token_id=run.architecture.pad_token_id,
+        is_token_task=run.architecture.is_token_task,
+        multi_hot_size=run.architecture.multi_hot_size,
+        augmentation=run.augmentation,
+    )
+
+
+@contextmanager
+def _open_steps(run: TrainingRun, *, group: Group, first: int) -> Iterator[Iterator[LoadedStep]]:
+    """Yield this rank's part of every step after ``first``."""
+    lengths = _open_split(run).lengths
+    plan = RunPlan(lengths, epoch_steps=run.epoch_steps, settings=plan_settings_of(run.job))
+    batches = map(plan.batch, range(first + 1, run.total_steps + 1))
+    dealt = (
+        replace(
+            batch,
+            rows=rank_slice(batch.rows, lengths, rank=group.rank, world_size=group.world_size),
+        )
+        for batch in batches
+    )
+    with open_loader(
+        dealt,
+        open_reader=partial(_open_reader, run),
+        num_workers=run.job.train.loader_workers,
+        seed=mix_seed(run.job.seed, step=0, rank=group.rank),
+    ) as steps:
+        yield steps
+
+
 class _Worker:
     """What one rank holds between steps."""
 
@@ -124,33 +181,20 @@ class _Worker:
         self, run: TrainingRun, state: Optimisation, *, group: Group, num_threads: int
     ) -> None:
         self._run, self._state, self._group = run, state, group
-        split = load_shards(run.shards_dir, verify=False).split("train")
-        self._lengths: IntArray = split.lengths
-        self._reader = MicroBatchReader(
-            split,
-            micro_batch=run.job.train.micro_batch,
-            pad_token_id=run.architecture.pad_token_id,
-            is_token_task=run.architecture.is_token_task,
-            device=state.device,
-        )
         self._schedule = build_schedule(run.job.train, total_steps=run.total_steps)
-        self._steps_per_epoch = run.total_steps // run.job.train.epochs
-        self._epoch = -1
-        self._plan: EpochPlan | None = None
         self._facts = {**run.facts, "world_size": group.world_size, "num_threads": num_threads}
 
-    def run_step(self, step: int) -> StepRecord:
+    def run_step(self, steps: Iterator[LoadedStep]) -> StepRecord:
         started = time.perf_counter()
-        epoch, index = divmod(step - 1, self._steps_per_epoch)
-        batch = self._plan_of(epoch).batch(index)
-        group = self._group
-        rows = rank_slice(batch, self._lengths, rank=group.rank, world_size=group.world_size)
+        loaded = next(steps)
+        step = loaded.step
+        micro_batches = [micro.to(self._state.device) for micro in loaded.micro_batches]
         lr = lr_at(self._schedule, step)
         self._state.set_lr(lr)
-        seed_step(self._run.job.seed, step=step, rank=group.rank)
-        result = train_step(self._state, self._reader.read(rows), group=group)
+        seed_step(self._run.job.seed, step=step, rank=self._group.rank)
+        result = train_step(self._state, micro_batches, group=self._group)
         seconds = time.perf_counter() - started
-        return _build_record(result, step=step, epoch=epoch, lr=lr, seconds=seconds)
+        return _build_record(result, step=step, epoch=loaded.epoch, lr=lr, seconds=seconds)
 
     def save_if_due(self, record: StepRecord) -> None:
         run, train = self._run, self._run.job.train
@@ -166,18 +210,6 @@ class _Worker:
             kind=kind,
             keep=train.keep_checkpoints,
         )
-
-    def _plan_of(self, epoch: int) -> EpochPlan:
-        if self._plan is None or epoch != self._epoch:
-            settings = PlanSettings(
-                batch_rows=self._run.job.train.global_batch,
-                window_batches=self._run.job.buckets.window_batches,
-                seed=self._run.job.seed,
-                longest_first=self._run.job.train.longest_first,
-            )
-            self._plan = build_epoch_plan(self._lengths, epoch=epoch, settings=settings)
-            self._epoch = epoch
-        return self._plan
 
 
 def _build_record(

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,8 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pipeline.contract.batching import IntArray, pad_rows
+from pipeline.contract.label_sets import multi_hot
 from pipeline.contract.shards import ShardSplit
 from pipeline.contract.tokenization import IGNORED_LABEL
+from pipeline.data.augment import Augmentation, augment_rows, row_keys
+from pipeline.data.plan import SliceSettings, slice_starts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,13 +27,19 @@ class MicroBatch:
     attention_mask: Tensor
     """int64 ``[batch, seq]``."""
     labels: Tensor
-    """int64 ``[batch]``, or ``[batch, seq]`` with -100 where no word starts."""
+    """int64 ``[batch]``; int64 ``[batch, seq]`` with -100 where no word starts; or, multi-label,
+    float32 ``[batch, num_labels]``: 1 on a row's labels, 0 elsewhere."""
     row_ids: tuple[int, ...]
     """Identity of every row, for messages."""
 
     @property
     def num_labelled(self) -> int:
-        """Rows, or tokens for token labels, that take part in the loss."""
+        """Rows, or tokens for token labels, that take part in the loss.
+
+        A multi-label row without any label counts too: that is what is to be learned.
+        """
+        if self.labels.is_floating_point():
+            return len(self.labels)
         return int((self.labels != IGNORED_LABEL).sum())
 
     @property
@@ -41,44 +52,105 @@ class MicroBatch:
         """Tokens with padding."""
         return self.input_ids.numel()
 
+    def to(self, device: torch.device) -> "MicroBatch":
+        """Return the batch with its tensors on a device."""
+        return MicroBatch(
+            input_ids=self.input_ids.to(device),
+            attention_mask=self.attention_mask.to(device),
+            labels=self.labels.to(device),
+            row_ids=self.row_ids,
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel between processes as plain bytes.
+
+        Torch would put each tensor into shared memory, of which containers have little, and
+        keep a file open for it.
+        """
+        tensors = (self.input_ids, self.attention_mask, self.labels)
+        return _from_arrays, (*(tensor.numpy() for tensor in tensors), self.row_ids)
+
+
+def _from_arrays(
+    input_ids: IntArray, attention_mask: IntArray, labels: NDArray[Any], row_ids: tuple[int, ...]
+) -> MicroBatch:
+    return MicroBatch(
+        input_ids=torch.from_numpy(input_ids),
+        attention_mask=torch.from_numpy(attention_mask),
+        labels=torch.from_numpy(labels),
+        row_ids=row_ids,
+    )
+
 
 class MicroBatchReader:
-    """Reads, slices and pads rows of one split."""
+    """Reads, augments, slices and pads rows of one split, on the CPU."""
 
     def __init__(
         self,
         split: ShardSplit,
         *,
-        micro_batch: int,
+        slices: SliceSettings,
         pad_token_id: int,
         is_token_task: bool,
-        device: torch.device,
+        multi_hot_size: int | None = None,
+        augmentation: Augmentation | None = None,
     ) -> None:
-        """Keep what every batch needs; ``micro_batch`` is the rows of one forward pass."""
+        """Keep what every batch needs.
+
+        Args:
+            split: the rows.
+            slices: what bounds one forward pass.
+            pad_token_id: fills the padding.
+            is_token_task: every token bears a label.
+            multi_hot_size: labels of a multi-label task, None for any other.
+            augmentation: masks tokens; None leaves the rows as they are.
+        """
         self._split = split
-        self._row_ids = split.row_ids
-        self._micro_batch = micro_batch
+        self._row_ids, self._windows = split.row_ids, split.windows
+        self._lengths, self._slices = split.lengths, slices
         self._pad_token_id = pad_token_id
         self._is_token_task = is_token_task
-        self._device = device
+        self._multi_hot_size = multi_hot_size
+        self._augmentation = augmentation
 
-    def read(self, indices: IntArray) -> list[MicroBatch]:
-        """Return the rows in slices of ``micro_batch``; none for no rows."""
-        starts = range(0, len(indices), self._micro_batch)
-        return [self._pad(indices[start : start + self._micro_batch]) for start in starts]
+    def read(self, indices: IntArray, *, epoch: int) -> list[MicroBatch]:
+        """Return the rows in slices as :func:`slice_starts` cuts them; none for no rows.
 
-    def _pad(self, indices: IntArray) -> MicroBatch:
+        The rows come short to long, as :func:`~pipeline.data.plan.rank_slice` deals them.
+
+        The epoch decides what augmentation does to a row.
+        """
+        starts = slice_starts(self._lengths[indices], self._slices)
+        return [self._pad(indices[begin:end], epoch) for begin, end in pairwise(starts.tolist())]
+
+    def _pad(self, indices: IntArray, epoch: int) -> MicroBatch:
         ids = [self._split.input_ids(int(index)) for index in indices]
+        if self._augmentation:
+            ids = self._augment(ids, indices, epoch, self._augmentation)
         labels = [self._split.labels(int(index)) for index in indices]
         input_ids, mask = pad_rows(ids, pad_value=self._pad_token_id)
         return MicroBatch(
-            input_ids=torch.from_numpy(input_ids).to(self._device),
-            attention_mask=torch.from_numpy(mask).to(self._device),
-            labels=torch.from_numpy(self._label_array(labels)).to(self._device),
+            input_ids=torch.from_numpy(input_ids),
+            attention_mask=torch.from_numpy(mask),
+            labels=torch.from_numpy(self._label_array(labels)),
             row_ids=tuple(int(row_id) for row_id in self._row_ids[indices]),
         )
 
-    def _label_array(self, labels: Sequence[NDArray[np.int32]]) -> IntArray:
+    def _augment(
+        self,
+        ids: Sequence[NDArray[np.int32]],
+        indices: IntArray,
+        epoch: int,
+        augmentation: Augmentation,
+    ) -> list[NDArray[np.int32]]:
+        keys = row_keys(augmentation.seed, epoch, self._row_ids[indices], self._windows[indices])
+        return augment_rows(ids, keys, augmentation)
+
+    def _label_array(
+        self, labels: Sequence[NDArray[np.int32]]
+    ) -> NDArray[np.int64] | NDArray[np.float32]:
+        if self._multi_hot_size is not None:
+            return multi_hot(labels, self._multi_hot_size).astype(np.float32)
         if self._is_token_task:
             return pad_rows(labels, pad_value=IGNORED_LABEL)[0]
         return np.array([row[0] for row in labels], dtype=np.int64)

@@ -20,6 +20,8 @@ from pipeline.contract.folder import (
 )
 from pipeline.contract.shards import Shards, load_shards
 from pipeline.contract.tokenization import TOKENIZER_NAME, TextEncoder, load_text_encoder
+from pipeline.data.augment import Augmentation
+from pipeline.data.plan import count_steps
 from pipeline.model.architecture import (
     HF_CONFIG_NAME,
     Architecture,
@@ -34,7 +36,7 @@ from pipeline.model.checkpoint_manifest import (
 from pipeline.model.weights import WEIGHTS_NAME, build_new_model
 from pipeline.stage import StageResult, is_done
 from pipeline.train.checkpoint import find_latest_checkpoint
-from pipeline.train.loop import TrainingRun, count_steps
+from pipeline.train.loop import TrainingRun, plan_settings_of
 from pipeline.train.memory import build_memory_ledger, describe_memory
 
 Fit = Callable[[TrainingRun], None]
@@ -43,6 +45,7 @@ _VERSIONS_OF = ("numpy", "ray", "tokenizers", "torch")
 _NOT_DECIDING = {
     "checkpoint_every_steps",
     "keep_checkpoints",
+    "loader_workers",
     "micro_batch",
     "permanent_every_steps",
 }
@@ -95,7 +98,8 @@ def plan_run(job: JobConfig, shards: Shards) -> TrainingRun:
     """Return the training of a job on these shards; nothing is written.
 
     Raises:
-        ConfigError: the shards were made for another task, or hold no rows to train on.
+        ConfigError: the shards were made for another task, hold no rows to train on, or
+            their tokenizer lacks the [MASK] that augmentation needs.
         WeightsError: config.json of the pretrained model does not fit.
     """
     num_rows = int(shards.manifest["splits"]["train"]["rows"])
@@ -109,20 +113,42 @@ def plan_run(job: JobConfig, shards: Shards) -> TrainingRun:
     pretrained = Path(resolve_location(job.model.pretrained)) if job.model.pretrained else None
     encoder = load_text_encoder(shards.folder, shards.text_settings)
     architecture = _build_architecture(job, shards, encoder=encoder, pretrained=pretrained)
-    total_steps = count_steps(num_rows, job)
+    epoch_steps = count_steps(
+        shards.split("train").lengths, epochs=job.train.epochs, settings=plan_settings_of(job)
+    )
     return TrainingRun(
         job=job,
         architecture=architecture,
         shards_dir=shards.folder.resolve(),
         checkpoint_dir=job.checkpoint_dir.resolve(),
         pretrained=pretrained.resolve() if pretrained else None,
-        total_steps=total_steps,
+        epoch_steps=epoch_steps,
+        augmentation=_build_augmentation(job, encoder),
         facts={
             "fingerprint": _fingerprint(job, shards, architecture, pretrained=pretrained),
             "shards_fingerprint": shards.fingerprint,
-            "total_steps": total_steps,
+            "total_steps": sum(epoch_steps),
             "versions": {name: version(name) for name in _VERSIONS_OF},
         },
+    )
+
+
+def _build_augmentation(job: JobConfig, encoder: TextEncoder) -> Augmentation | None:
+    settings, mask_token_id = job.train.augmentation, encoder.mask_token_id
+    if not settings.is_on:
+        return None
+    if mask_token_id is None:
+        raise ConfigError(
+            "augmentation masks tokens, but the tokenizer of the shards has no [MASK]",
+            place="train.augmentation",
+            value=settings.model_dump(),
+            remedy="Set token_dropout and span_masking to 0, or prepare with another tokenizer.",
+        )
+    return Augmentation(
+        **settings.model_dump(),
+        mask_token_id=mask_token_id,
+        special_token_ids=encoder.special_token_ids,
+        seed=job.seed,
     )
 
 
@@ -130,6 +156,7 @@ def _build_architecture(
     job: JobConfig, shards: Shards, *, encoder: TextEncoder, pretrained: Path | None
 ) -> Architecture:
     num_labels, pad_token_id = len(shards.labels), encoder.pad_token_id
+    sep_token_id = encoder.sep_token_id if shards.takes_pairs else None
     if pretrained is None:
         return build_random_architecture(
             job.model,
@@ -137,6 +164,7 @@ def _build_architecture(
             task=shards.task,
             num_labels=num_labels,
             pad_token_id=pad_token_id,
+            sep_token_id=sep_token_id,
         )
     architecture = read_hf_architecture(
         pretrained,
@@ -144,6 +172,7 @@ def _build_architecture(
         task=shards.task,
         num_labels=num_labels,
         pad_token_id=pad_token_id,
+        sep_token_id=sep_token_id,
     )
     if encoder.vocab_size > architecture.vocab_size:
         raise ConfigError(

@@ -3,6 +3,10 @@
 The gradient is that of one big batch: every micro-batch's losses are divided by the weight
 of the whole global batch (rows, or labelled tokens for token labels), then gradients add up
 over micro-batches and over ranks.
+
+A row of C labels of its own (multi-label) loses the mean over them of the binary cross-entropy,
+``1/C * sum_c -(y_c * log s_c + (1 - y_c) * log(1 - s_c))`` with ``s_c = sigmoid(logit_c)``: the
+mean, so that losses stay on the scale of the other tasks however many labels there are.
 """
 
 import math
@@ -122,8 +126,12 @@ def row_losses(logits: Tensor, labels: Tensor) -> Tensor:
 
     Args:
         logits: float32 ``[batch, num_labels]`` or ``[batch, seq, num_labels]``.
-        labels: int64, the logits' shape without the last axis; -100 counts for nothing.
+        labels: int64, the logits' shape without the last axis, -100 counts for nothing; or
+            multi-hot float32 of the logits' shape.
     """
+    if labels.is_floating_point():
+        losses = functional.binary_cross_entropy_with_logits(logits, labels, reduction="none")
+        return losses.mean(dim=1)
     losses = functional.cross_entropy(
         logits.flatten(0, -2), labels.flatten(), reduction="none", ignore_index=IGNORED_LABEL
     )

@@ -138,6 +138,16 @@ def test_predict_answers_each_text(demo, checkout, scratch):
     assert len(re.findall(r"negative|positive", answers)) >= 2
 
 
+def test_inspect_shows_the_rows_and_the_padding(demo, checkout, scratch):
+    shown = run(command_like("textlane inspect"), checkout, scratch)
+
+    lines = [line.split() for line in shown.splitlines()]
+    assert ["read", "33,530", "100.0%"] in lines
+    assert {"rows of the input", "buckets of the train rows", "longest rows"} <= set(
+        shown.splitlines()
+    )
+
+
 def test_serve_run_answers_the_readme_request(demo, checkout, scratch):
     need_port(8000)
     request = shlex.split(command_like("curl"))
@@ -199,6 +209,7 @@ def test_every_readme_command_is_run_by_a_test_here():
         "make demo",
         ACTIVATE,
         "textlane predict",
+        "textlane inspect",
         "serve run",
         "curl",
         "textlane run",

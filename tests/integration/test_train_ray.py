@@ -26,7 +26,7 @@ ROWS = 22
 MAX_SEQ_LEN = 12
 
 
-def build_job(output_dir, *, num_workers=1, base_lr=0.1):
+def build_job(output_dir, *, num_workers=1, base_lr=0.1, loader_workers=0):
     values = {
         "name": "tiny",
         "output_dir": str(output_dir),
@@ -45,6 +45,7 @@ def build_job(output_dir, *, num_workers=1, base_lr=0.1):
             "global_batch": 4,
             "micro_batch": 2,
             "base_lr": base_lr,
+            "loader_workers": loader_workers,
             "checkpoint_every_steps": 5,
         },
         "ray": {"num_workers": num_workers, "threads_per_worker": 1, "max_failures": 0},
@@ -64,7 +65,16 @@ def write_shards(job):
         ids = generator.integers(4, 40, size=generator.integers(3, MAX_SEQ_LEN))
         text = " ".join(words[index] for index in ids)
         labels = [int(ids[0]) % 2]
-        rows.append({"row_id": row_id, "window": 0, "text": text, "text_pair": "", "input_ids": ids, "labels": labels})
+        rows.append(
+            {
+                "row_id": row_id,
+                "window": 0,
+                "text": text,
+                "text_pair": "",
+                "input_ids": ids,
+                "labels": labels,
+            }
+        )
     write_shard(job.shards_dir / "train/rows.arrow", pa.Table.from_pylist(rows, SHARD_SCHEMA))
     encoder.save(job.shards_dir)
     manifest = {
@@ -92,7 +102,7 @@ def test_workers_of_ray_repeat_the_losses_of_the_plain_loop(tmp_path, ray_cluste
     jobs = {
         "plain": build_job(tmp_path / "plain"),
         "one": build_job(tmp_path / "one"),
-        "two": build_job(tmp_path / "two", num_workers=2),
+        "two": build_job(tmp_path / "two", num_workers=2, loader_workers=1),
     }
     for job in jobs.values():
         write_shards(job)

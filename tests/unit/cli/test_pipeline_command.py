@@ -101,7 +101,8 @@ def test_debug_shows_the_traceback(job_file):
 
 
 @pytest.mark.parametrize(
-    "command", ["prepare", "train", "evaluate", "export", "run", "config", "verify"]
+    "command",
+    ["prepare", "train", "evaluate", "export", "run", "config", "verify", "inspect"],
 )
 def test_every_command_explains_itself(command, capsys):
     with pytest.raises(SystemExit, match="0"):

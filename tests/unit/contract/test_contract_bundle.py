@@ -46,6 +46,7 @@ def write(target, *, extra=None, **changes):
             "pad_token_id": 0,
             "max_seq_len": 8,
             "strip_html": False,
+            "takes_pairs": False,
             "text_fingerprint": encoder.fingerprint,
             "limits": Limits(max_seq_len=8, max_text_chars=100, max_batch_rows=32),
             "quality": {"accuracy": {"model.onnx": 0.9}},
@@ -125,7 +126,7 @@ def test_a_missing_file_is_refused_by_name(folder, name):
 def test_another_schema_is_refused_before_anything_else(folder, version, sealed):
     rewrite(folder, sealed=sealed, schema_version=version)
 
-    with pytest.raises(SchemaVersionError, match=r"reads bundles of schema 1 \(got .*Upgrade"):
+    with pytest.raises(SchemaVersionError, match=r"reads bundles of schema 2 \(got .*Upgrade"):
         load_bundle(folder)
 
 

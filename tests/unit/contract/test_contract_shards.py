@@ -77,6 +77,15 @@ def test_a_split_gives_back_what_was_written(folder):
     assert split.input_ids(0).dtype == split.labels(0).dtype == np.int32
 
 
+def test_shards_are_of_single_texts_unless_the_manifest_says_pairs(folder):
+    assert not load_shards(folder).takes_pairs
+
+    rewrite_manifest(folder, takes_pairs=True)
+
+    assert load_shards(folder).takes_pairs
+    assert load_shards(folder).split("train").text_pair(0) == ""
+
+
 def test_rows_run_on_over_several_files_and_over_empty_ones(tmp_path):
     paths = [tmp_path / f"{part}.arrow" for part in range(4)]
     for path, rows in zip(paths, [ROWS[:1], [], ROWS[1:3], ROWS[3:]], strict=True):

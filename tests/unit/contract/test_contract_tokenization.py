@@ -335,3 +335,39 @@ def test_a_vocabulary_keeps_the_case_that_its_folder_asks_for(tmp_path, config, 
     encoder = load_text_encoder(tmp_path, TextSettings(max_seq_len=8))
 
     assert encoder.encode_texts(["Good"])[0].input_ids[1] == words.index(expected)
+
+
+def test_special_ids_are_those_of_bert_and_those_that_the_file_declares():
+    tokenizer = make_tokenizer()
+    named = [IDS[token] for token in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]") if token in IDS]
+    tokenizer.add_special_tokens(["[NAME]"])
+    tokenizer.add_tokens(["ordinary"])
+
+    encoder = TextEncoder(tokenizer, PLAIN)
+
+    assert encoder.special_token_ids == tuple(sorted([*named, tokenizer.token_to_id("[NAME]")]))
+
+
+def test_mask_token_is_known_or_missing():
+    tokenizer = make_tokenizer()
+    encoder = TextEncoder(tokenizer, PLAIN)
+
+    before = encoder.mask_token_id
+    tokenizer.add_special_tokens(["[MASK]"])
+
+    assert before is None
+    assert encoder.mask_token_id == tokenizer.token_to_id("[MASK]")
+
+
+def test_a_pair_has_both_texts_in_one_row_and_the_id_that_parts_them(encoder):
+    (encoded,) = encoder.encode_pairs([("a good film", "films")])
+
+    assert words_of(encoded) == ["[CLS]", "a", "good", "film", "[SEP]", "film", "##s", "[SEP]"]
+    assert encoder.sep_token_id == IDS["[SEP]"]
+
+
+def test_a_tokenizer_without_sep_is_refused_when_asked_for_it():
+    encoder = TextEncoder(Tokenizer(WordLevel({"[PAD]": 0}, unk_token="[PAD]")), PLAIN)
+
+    with pytest.raises(FolderError, match=r"no \[SEP\] token"):
+        _ = encoder.sep_token_id

@@ -2,7 +2,7 @@ import json
 
 import numpy as np
 import pytest
-from shard_samples import MADE_FROM, build, job_for, write_reviews
+from prepare_samples import MADE_FROM, build, job_for, write_reviews
 
 from pipeline.contract.errors import BadRowsError, DataError
 from pipeline.contract.shards import load_shards

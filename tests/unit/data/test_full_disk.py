@@ -3,7 +3,7 @@ import subprocess
 
 import pyarrow as pa
 import pytest
-from shard_samples import build, job_for, write_reviews
+from prepare_samples import build, job_for, write_reviews
 
 from pipeline.contract.errors import FolderError
 from pipeline.data.disk import explain_full_disk

@@ -1,3 +1,5 @@
+import math
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
@@ -5,13 +7,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.contract.batching import padded_token_count, padding_share
-from pipeline.data.plan import PlanSettings, build_epoch_plan, rank_slice
+from pipeline.contract.batching import (
+    bucket_of,
+    choose_bucket_edges,
+    group_by_tokens,
+    padded_token_count,
+    padding_share,
+)
+from pipeline.data.plan import (
+    PlanSettings,
+    RunPlan,
+    SliceSettings,
+    build_epoch_plan,
+    count_steps,
+    rank_slice,
+    slice_starts,
+)
 
 lengths_of_rows = st.lists(st.integers(1, 64), min_size=1, max_size=120).map(np.array)
 settings_of_plans = st.builds(
     PlanSettings,
     batch_rows=st.integers(1, 9),
+    max_batch_tokens=st.none() | st.integers(1, 200),
     window_batches=st.integers(1, 5),
     seed=st.integers(0, 2**32 - 1),
     longest_first=st.booleans(),
@@ -22,18 +39,69 @@ def batches_of(plan):
     return [plan.batch(step).tolist() for step in range(plan.num_batches)]
 
 
+def slices_of(batch, lengths, world_size):
+    return [
+        rank_slice(batch, lengths, rank=rank, world_size=world_size) for rank in range(world_size)
+    ]
+
+
 def settings_with(**changes):
     values = {"batch_rows": 4, "window_batches": 3, "seed": 1, "longest_first": False}
     return PlanSettings(**values | changes)
 
 
 @given(lengths_of_rows, settings_of_plans, st.integers(0, 50))
-def test_epoch_holds_every_row_once_in_batches_of_one_size_but_one(lengths, settings, epoch):
+def test_every_epoch_holds_every_row_once(lengths, settings, epoch):
     batches = batches_of(build_epoch_plan(lengths, epoch=epoch, settings=settings))
 
     assert sorted(chain(*batches)) == list(range(len(lengths)))
-    assert len(batches) == -(-len(lengths) // settings.batch_rows)
-    assert sum(len(batch) != settings.batch_rows for batch in batches) <= 1
+
+
+@given(lengths_of_rows, settings_of_plans, st.integers(0, 50))
+def test_without_a_token_limit_all_batches_but_one_are_full(lengths, settings, epoch):
+    by_rows = replace(settings, max_batch_tokens=None)
+
+    sizes = list(map(len, batches_of(build_epoch_plan(lengths, epoch=epoch, settings=by_rows))))
+
+    assert len(sizes) == -(-len(lengths) // settings.batch_rows)
+    assert max(sizes) <= settings.batch_rows
+    assert sum(size != settings.batch_rows for size in sizes) <= 1
+
+
+@given(lengths_of_rows, settings_of_plans, st.integers(0, 50))
+def test_no_batch_is_over_a_limit_but_single_rows(lengths, settings, epoch):
+    batches = batches_of(build_epoch_plan(lengths, epoch=epoch, settings=settings))
+
+    limit = settings.max_batch_tokens or math.inf
+    assert all(len(batch) <= settings.batch_rows for batch in batches)
+    assert all(len(batch) == 1 or padded_token_count(lengths[batch]) <= limit for batch in batches)
+
+
+@given(lengths_of_rows, settings_of_plans, st.integers(0, 50))
+def test_batches_of_one_window_are_those_of_the_greedy_grouping(lengths, settings, epoch):
+    tokens = settings.max_batch_tokens or 1000
+    settings = replace(settings, max_batch_tokens=tokens, window_batches=len(lengths))
+
+    batches = batches_of(build_epoch_plan(lengths, epoch=epoch, settings=settings))
+
+    groups = group_by_tokens(
+        lengths.tolist(), max_batch_tokens=tokens, max_batch_requests=settings.batch_rows
+    )
+    assert sorted(sorted(lengths[rows].tolist()) for rows in batches) == sorted(
+        sorted(lengths[rows].tolist()) for rows in groups
+    )
+
+
+@given(lengths_of_rows, settings_of_plans, st.integers(0, 50))
+def test_unreachable_token_limit_changes_nothing(lengths, settings, epoch):
+    plans = [
+        build_epoch_plan(
+            lengths, epoch=epoch, settings=replace(settings, max_batch_tokens=max_batch_tokens)
+        )
+        for max_batch_tokens in (None, 10**9)
+    ]
+
+    assert batches_of(plans[0]) == batches_of(plans[1])
 
 
 @given(lengths_of_rows, settings_of_plans, st.integers(0, 50))
@@ -52,19 +120,79 @@ def test_longest_first_puts_the_costliest_batch_first(lengths, settings):
     assert not settings.longest_first or costs[0] == max(costs)
 
 
+@given(lengths_of_rows, st.integers(1, 6), st.integers(0, 2**32 - 1))
+def test_sorting_in_windows_never_pads_more_than_the_same_shuffle_unsorted(lengths, rows, seed):
+    # Where a short batch is left, it may by chance cost less unsorted.
+    lengths = np.resize(lengths, -(-len(lengths) // rows) * rows)
+    settings = settings_with(batch_rows=rows, seed=seed)
+
+    shares = [
+        padding_share(lengths, batches_of(build_epoch_plan(lengths, epoch=0, settings=chosen)))
+        for chosen in (settings, replace(settings, window_batches=1))
+    ]
+
+    assert shares[0] <= shares[1]
+
+
+@given(lengths_of_rows, settings_of_plans, st.integers(1, 4))
+def test_every_step_is_reached_alone_as_in_turn(lengths, settings, epochs):
+    epoch_steps = count_steps(lengths, epochs=epochs, settings=settings)
+    in_turn = [
+        (epoch, batch)
+        for epoch in range(epochs)
+        for batch in batches_of(build_epoch_plan(lengths, epoch=epoch, settings=settings))
+    ]
+
+    run_plan = RunPlan(lengths, epoch_steps=epoch_steps, settings=settings)
+    backwards = [run_plan.batch(step) for step in range(run_plan.total_steps, 0, -1)]
+
+    assert [batch.step for batch in backwards[::-1]] == list(range(1, len(in_turn) + 1))
+    assert [(batch.epoch, batch.rows.tolist()) for batch in backwards[::-1]] == in_turn
+
+
 @given(lengths_of_rows, settings_of_plans, st.integers(1, 7))
 def test_ranks_cover_a_batch_once_and_differ_by_at_most_one_row(lengths, settings, world_size):
     plan = build_epoch_plan(lengths, epoch=0, settings=settings)
 
     for step in range(plan.num_batches):
-        batch = plan.batch(step)
-        slices = [
-            rank_slice(batch, lengths, rank=rank, world_size=world_size)
-            for rank in range(world_size)
-        ]
+        slices = slices_of(plan.batch(step), lengths, world_size)
         sizes = [len(rows) for rows in slices]
-        assert sorted(np.concatenate(slices)) == sorted(batch)
+        assert sorted(np.concatenate(slices)) == sorted(plan.batch(step))
         assert max(sizes) - min(sizes) <= 1
+
+
+@given(lengths_of_rows, st.integers(1, 9))
+def test_tokens_of_two_ranks_differ_by_less_than_a_row(lengths, world_size):
+    tokens = [
+        int(lengths[rows].sum()) for rows in slices_of(np.arange(len(lengths)), lengths, world_size)
+    ]
+
+    is_full = len(lengths) % world_size == 0
+    bound = lengths.max() - lengths.min() if is_full else lengths.max()
+    assert max(tokens) - min(tokens) <= bound
+
+
+@given(lengths_of_rows, st.integers(1, 9))
+def test_rank_slice_runs_from_short_to_long(lengths, world_size):
+    for rows in slices_of(np.arange(len(lengths)), lengths, world_size):
+        assert np.all(np.diff(lengths[rows]) >= 0)
+
+
+def test_one_worker_takes_the_whole_batch_from_short_to_long():
+    lengths = np.array([7, 3, 9, 3])
+
+    assert rank_slice(np.array([2, 3, 0, 1]), lengths, rank=0, world_size=1).tolist() == [
+        3,
+        1,
+        0,
+        2,
+    ]
+
+
+def test_with_fewer_rows_than_workers_the_first_workers_get_them():
+    slices = slices_of(np.array([0, 1]), np.array([5, 6]), 4)
+
+    assert [rows.tolist() for rows in slices] == [[1], [0], [], []]
 
 
 def test_order_changes_with_epoch_and_seed():
@@ -109,22 +237,75 @@ def test_wider_windows_pad_less():
     assert shares[0] > 2 * shares[1] > 4 * shares[2]
 
 
-def test_rank_slice_deals_like_lengths_to_every_rank():
+def test_rank_slice_deals_like_tokens_to_every_rank():
     lengths = np.array([0, 0, 0, 0, 0, 9, 3, 4])
     batch = np.array([5, 6, 7])
 
-    assert rank_slice(batch, lengths, rank=0, world_size=2).tolist() == [6, 5]
-    assert rank_slice(batch, lengths, rank=1, world_size=2).tolist() == [7]
+    assert rank_slice(batch, lengths, rank=0, world_size=2).tolist() == [6, 7]
+    assert rank_slice(batch, lengths, rank=1, world_size=2).tolist() == [5]
+
+
+def test_token_limit_cuts_as_in_the_example():
+    lengths = np.array([3, 9, 4, 8])
+    settings = settings_with(batch_rows=2, window_batches=2, max_batch_tokens=9)
+
+    batches = batches_of(build_epoch_plan(lengths, epoch=0, settings=settings))
+
+    assert sorted(map(sorted, batches)) == [[0, 2], [1], [3]]
+
+
+def test_every_epoch_counts_its_short_batch():
+    steps = [count_steps(np.ones(n, int), epochs=2, settings=settings_with()) for n in (18, 16)]
+
+    assert steps == [(5, 5), (4, 4)]
+
+
+def test_steps_of_an_epoch_may_depend_on_it_under_a_token_limit():
+    lengths = np.random.default_rng(0).integers(1, 40, 60)
+    settings = settings_with(max_batch_tokens=60, window_batches=1)
+
+    epoch_steps = count_steps(lengths, epochs=6, settings=settings)
+
+    assert len(set(epoch_steps)) > 1
+    assert epoch_steps[:3] == count_steps(lengths, epochs=3, settings=settings)
 
 
 def test_impossible_arguments_are_refused():
     plan = build_epoch_plan(np.array([1, 2]), epoch=0, settings=settings_with())
+    run_plan = RunPlan(np.array([1, 2]), epoch_steps=(1, 1), settings=settings_with())
 
     with pytest.raises(IndexError, match="step 1 of an epoch with 1 batches"):
         plan.batch(1)
+    for step in (0, 3):
+        with pytest.raises(IndexError, match=f"step {step} of a job with steps 1 to 2"):
+            run_plan.batch(step)
+    for sizes in ({"batch_rows": 0}, {"window_batches": 0}, {"max_batch_tokens": 0}):
+        with pytest.raises(ValueError, match="need rows and sizes >= 1"):
+            count_steps(np.array([1, 2]), epochs=1, settings=settings_with(**sizes))
     with pytest.raises(ValueError, match="need rows"):
         build_epoch_plan(np.zeros(0, dtype=np.int64), epoch=0, settings=settings_with())
     with pytest.raises(ValueError, match="rank 2 is not in a world of 2"):
         rank_slice(plan.batch(0), np.array([1, 2]), rank=2, world_size=2)
     with pytest.raises(ValueError, match="read-only"):
         plan.batch(0)[0] = 5
+
+
+@given(lengths_of_rows, st.integers(1, 9), st.integers(1, 5))
+def test_slices_hold_all_rows_in_order_and_none_reaches_over_an_edge(lengths, micro_batch, num):
+    edges = choose_bucket_edges(lengths, num_buckets=num)
+    in_order = np.sort(lengths)
+
+    starts = slice_starts(in_order, SliceSettings(micro_batch=micro_batch, bucket_edges=edges))
+
+    slices = np.split(in_order, starts[1:-1])
+    buckets = bucket_of(in_order, edges)
+    assert np.concatenate(slices).tolist() == in_order.tolist()
+    assert all(0 < len(part) <= micro_batch for part in slices)
+    assert all(len(set(part)) == 1 for part in np.split(buckets, starts[1:-1]))
+    assert len(slices) <= -(-len(lengths) // micro_batch) + len(edges) - 1
+
+
+def test_slices_of_no_rows_are_none():
+    settings = SliceSettings(micro_batch=2, bucket_edges=np.array([4]))
+
+    assert slice_starts(np.zeros(0, np.int64), settings).tolist() == [0]

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from shard_samples import build, job_for
+from prepare_samples import build, job_for
 
 from pipeline.contract.errors import DataError, FolderError
 from pipeline.contract.shards import load_shards

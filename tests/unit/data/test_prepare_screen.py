@@ -1,7 +1,7 @@
 import io
 
 import pytest
-from shard_samples import screen_on
+from prepare_samples import screen_on
 
 COUNTS = {
     "read": 12,

@@ -77,6 +77,20 @@ def test_csv_without_an_asked_column_says_which_setting_asks(tmp_path, settings,
     assert str(caught.value) == f"{path}: {message}"
 
 
+def test_long_and_many_names_do_not_flood_the_message(tmp_path):
+    header = ",".join(["x" * 100, *(f"c{index}" for index in range(30))])
+    path = write(tmp_path / "a.csv", f"{header}\n{'a,' * 30}a\n")
+
+    with pytest.raises(DataError) as caught:
+        read(path)
+
+    shown = ", ".join(f"'c{index}'" for index in range(19))
+    assert str(caught.value) == (
+        f"{path}: there is no column 'text'. The file has '{'x' * 61}...', {shown} and 11 more; "
+        "set data.text_column."
+    )
+
+
 @pytest.mark.parametrize("ending", ["jsonl", "parquet"])
 def test_records_without_an_asked_column_say_which_setting_asks(tmp_path, ending):
     path = tmp_path / f"a.{ending}"

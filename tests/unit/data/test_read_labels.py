@@ -154,7 +154,7 @@ def test_split_labels_are_bare_and_hold_no_separator(parts, separator):
 
 
 @given(
-    st.lists(st.one_of(st.text(max_size=3), st.integers(), st.booleans(), st.floats()), min_size=1)
+    st.lists(st.one_of(st.text(max_size=3), st.integers(), st.booleans(), st.floats()), max_size=6)
 )
 def test_read_labels_are_never_empty_and_of_one_kind(values):
     reader = LabelReader(Task.SEQUENCE, None)

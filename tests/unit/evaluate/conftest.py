@@ -17,13 +17,16 @@ from pipeline.contract.folder import hash_files, sha256_file, write_manifest
 from pipeline.contract.shards import SHARD_SCHEMA, write_shard
 from pipeline.contract.tokenization import TextEncoder, TextSettings, align_labels
 from pipeline.model.architecture import Architecture
+from pipeline.model.checkpoint_manifest import CHECKPOINT_SCHEMA_VERSION
 from pipeline.model.classifier import TextClassifier
 
+PAIR = "w1 & <i>second</i>"
 HOSTILE = "<script>alert('x')</script>"
 WORDS = [f"w{index}" for index in range(20)]
 LABELS = {
     "sequence_classification": ["<b>no</b> & $x_", "yes"],
     "token_classification": ["B-LOC", "B-PER", "I-PER", "O"],
+    "multi_label_classification": ["<b>no</b> & $x_", "yes", "maybe"],
 }
 ROWS = {"train": 40, "validation": 12, "test": 16}
 CHECKPOINT = "step_2_loss_0.5000.pt"
@@ -37,7 +40,7 @@ def build_encoder():
     return TextEncoder(tokenizer, TextSettings(max_seq_len=12, strip_html=False))
 
 
-def write_shards(folder, task, encoder):
+def write_shards(folder, task, encoder, takes_pairs=False):
     rng = np.random.default_rng(0)
     splits = {}
     for split, count in ROWS.items():
@@ -49,13 +52,20 @@ def write_shards(folder, task, encoder):
                 word_labels = rng.integers(0, 4, len(words)).tolist()
                 labels = align_labels(word_labels, encoded.word_ids).tolist()
             else:
-                encoded, labels = encoder.encode_texts([" ".join(words)])[0], [index % 2]
+                text, labels = " ".join(words), [index % 2]
+                encoded = (
+                    encoder.encode_pairs([(text, PAIR)])[0]
+                    if takes_pairs
+                    else encoder.encode_texts([text])[0]
+                )
+                if task == "multi_label_classification":
+                    labels = np.flatnonzero(rng.integers(0, 2, 3)).tolist()
             rows.append(
                 {
                     "row_id": 100 + index,
                     "window": 0,
                     "text": " ".join(words),
-                    "text_pair": "",
+                    "text_pair": PAIR if takes_pairs else "",
                     "input_ids": encoded.input_ids.tolist(),
                     "labels": labels,
                 }
@@ -70,6 +80,7 @@ def write_shards(folder, task, encoder):
         "schema_version": 2,
         "fingerprint": "shards-1",
         "task": task,
+        "takes_pairs": takes_pairs,
         "labels": LABELS[task],
         "text_settings": asdict(encoder.settings),
         "text_fingerprint": encoder.fingerprint,
@@ -83,7 +94,7 @@ def write_shards(folder, task, encoder):
     write_manifest(folder, manifest)
 
 
-def write_checkpoint(folder, task, encoder):
+def write_checkpoint(folder, task, encoder, takes_pairs=False):
     folder.mkdir(parents=True)
     architecture = Architecture(
         vocab_size=24,
@@ -99,6 +110,7 @@ def write_checkpoint(folder, task, encoder):
         num_labels=len(LABELS[task]),
         task=task,
         pad_token_id=0,
+        sep_token_id=encoder.sep_token_id if takes_pairs else None,
     )
     torch.manual_seed(0)
     torch.save({"model": TextClassifier(architecture).state_dict()}, folder / CHECKPOINT)
@@ -110,7 +122,7 @@ def write_checkpoint(folder, task, encoder):
     (folder / "history.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
     entry = {"file": CHECKPOINT, "step": 2, "loss": 0.5, "kind": "final"}
     manifest = {
-        "schema_version": 1,
+        "schema_version": CHECKPOINT_SCHEMA_VERSION,
         "fingerprint": "checkpoint-1",
         "is_finished": True,
         "task": task,
@@ -130,7 +142,7 @@ def write_checkpoint(folder, task, encoder):
 
 @pytest.fixture
 def make_job(tmp_path):
-    def make(task="sequence_classification", *, baseline=False):
+    def make(task="sequence_classification", *, baseline=False, takes_pairs=False):
         job = JobConfig.model_validate(
             {
                 "name": "tiny",
@@ -141,8 +153,8 @@ def make_job(tmp_path):
             }
         )
         encoder = build_encoder()
-        write_shards(job.shards_dir, task, encoder)
-        write_checkpoint(job.checkpoint_dir, task, encoder)
+        write_shards(job.shards_dir, task, encoder, takes_pairs)
+        write_checkpoint(job.checkpoint_dir, task, encoder, takes_pairs)
         return job
 
     return make

@@ -13,9 +13,11 @@ from pipeline.evaluate.charts import (
     draw_padding,
 )
 from pipeline.evaluate.history import read_history
+from pipeline.evaluate.label_chart import draw_label_errors
 from pipeline.evaluate.measure import Scored, compare_with_baseline, measure_buckets
 from pipeline.evaluate.mistakes import shorten
 from pipeline.evaluate.report import build_verdict
+from pipeline.evaluate.scored_sets import ScoredSets
 
 STEP = {"step": 1, "loss": 0.5, "lr": 1e-4, "tokens": 10, "seconds": 0.1}
 
@@ -39,6 +41,10 @@ def metrics(*, accuracy=0.9, baseline=None, task="sequence_classification"):
         "scored": 1000,
         "baseline": baseline,
     }
+
+
+def sets(true, scores):
+    return ScoredSets(true=np.array(true, dtype=bool), scores=np.array(scores))
 
 
 def rival(accuracy, p_value):
@@ -82,6 +88,37 @@ def test_the_verdict_says_better_worse_or_luck(baseline, tone, detail):
     assert verdict.headline == "90.0% of 1,000 test texts are right"
     assert verdict.tone == tone
     assert detail in verdict.detail
+
+
+def test_a_set_is_right_as_a_whole_and_as_sure_as_its_surest_wrong_label():
+    scored = sets(
+        [[1, 0, 0], [0, 0, 0], [1, 1, 0]], [[0.5, 0.4, 0.1], [0.9, 0.2, 0.6], [0.1, 0, 0]]
+    )
+
+    assert scored.is_right.tolist() == [True, False, False]
+    assert scored.confidence.tolist() == pytest.approx([0.0, 0.9, 1.0])
+    named = [(scored.name_true(row, "abc"), scored.name_predicted(row, "abc")) for row in range(3)]
+    assert named == [("a", "a"), ("(no label)", "a, c"), ("a, b", "(no label)")]
+
+
+def test_buckets_of_sets_count_exact_matches():
+    scored = sets([[1, 0], [0, 1]], [[0.9, 0.1], [0.9, 0.9]])
+
+    found = measure_buckets(scored, np.array([3, 9]), np.array([4, 9]))
+
+    assert [(b["rows"], b["scored"], b["accuracy"]) for b in found] == [(1, 1, 1.0), (1, 1, 0.0)]
+
+
+def test_the_label_chart_counts_found_missed_and_wrongly_given_texts():
+    row = {"label": "<b>", "precision": 3 / 5, "recall": 3 / 7, "support": 7, "predicted": 5}
+    calm = {"label": "calm", "precision": 1.0, "recall": 1.0, "support": 4, "predicted": 4}
+
+    chart = draw_label_errors([calm] * 40 + [row])
+
+    assert "<b>" not in chart.svg
+    assert "11 labels with fewer errors are not drawn" in chart.caption
+    assert chart.svg.index("&lt;b&gt;") < chart.svg.index("calm")
+    assert all(word in chart.svg for word in ("found", "missed", "wrongly given"))
 
 
 def test_a_text_is_cut_at_a_blank_and_marked():

@@ -81,7 +81,53 @@ def test_a_token_job_counts_words_and_entities(make_job):
     )
 
 
-@pytest.mark.parametrize("task", ["sequence_classification", "token_classification"])
+def test_a_multi_label_job_is_measured_by_whole_sets_and_by_label(make_job):
+    job = make_job("multi_label_classification")
+
+    result = evaluate(job)
+
+    metrics = read_metrics(job)
+    assert metrics["scored"] == metrics["rows"] == 16
+    assert metrics["confusion"] is metrics["calibration_error"] is metrics["baseline"] is None
+    hits = sum(bucket["accuracy"] * bucket["scored"] for bucket in metrics["per_bucket"])
+    assert hits == pytest.approx(metrics["accuracy"] * 16)
+    assert [row["label"] for row in metrics["per_class"]] == ["<b>no</b> & $x_", "yes", "maybe"]
+    assert result.summary.startswith(f"exact match {metrics['accuracy']:.1%} on 16 test rows")
+    assert f"micro F1 {metrics['micro_f1']:.1%}" in result.summary
+    assert all(mistake["true"] != mistake["predicted"] for mistake in metrics["mistakes"])
+
+
+def test_the_page_of_a_multi_label_job_says_what_an_exact_match_is(make_job):
+    job = make_job("multi_label_classification")
+    evaluate(job)
+
+    page = Page((job.report_dir / "report.html").read_text(encoding="utf-8"))
+
+    text = " ".join(page.texts)
+    assert "of 16 test texts have exactly the right labels" in text
+    assert "no label is missing and none is too many" in text
+    assert {"chart-labels", "chart-buckets"} <= set(page.ids)
+    assert "chart-confusion" not in page.ids
+    assert "Exact match by text length" in text
+    assert "Calibration error" not in text
+
+
+def test_a_job_of_pairs_shows_both_texts_of_a_mistake(make_job):
+    job = make_job(takes_pairs=True)
+
+    evaluate(job)
+
+    mistake = read_metrics(job)["mistakes"][0]
+    assert mistake["text_pair"] == "w1 & <i>second</i>"
+    assert mistake["tokens"] <= 12
+    page = Page((job.report_dir / "report.html").read_text(encoding="utf-8"))
+    assert "i" not in page.tags
+    assert "w1 & <i>second</i>" in " ".join(page.texts)
+
+
+@pytest.mark.parametrize(
+    "task", ["sequence_classification", "token_classification", "multi_label_classification"]
+)
 def test_the_page_escapes_texts_and_labels_and_loads_nothing(make_job, task):
     job = make_job(task)
     evaluate(job)
@@ -93,7 +139,7 @@ def test_the_page_escapes_texts_and_labels_and_loads_nothing(make_job, task):
     assert len(page.ids) == len(set(page.ids))
     text = " ".join(page.texts)
     assert "<script>alert('x')</script>" in text
-    if task == "sequence_classification":
+    if task != "token_classification":
         assert "<b>no</b> & $x_" in text
 
 

@@ -18,6 +18,7 @@ from pipeline.model.checkpoint_manifest import CHECKPOINT_SCHEMA_VERSION, FINAL
 from pipeline.model.classifier import TextClassifier
 
 MAX_SEQ_LEN = 24
+SEP = 3
 LABELS = ("bad", "good", "odd")
 _WORDS = [f"word{index}" for index in range(40)]
 _ROWS = {"train": 24, "validation": 40, "test": 20}
@@ -55,28 +56,33 @@ def build_encoder() -> TextEncoder:
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B [SEP]",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
     )
     return TextEncoder(tokenizer, TextSettings(max_seq_len=MAX_SEQ_LEN))
 
 
-def write_job_folders(output_dir: Path, task: Task = Task.SEQUENCE) -> JobConfig:
+def write_job_folders(
+    output_dir: Path, task: Task = Task.SEQUENCE, *, takes_pairs: bool = False
+) -> JobConfig:
     """Write the shards and the checkpoint of a job, as if it had been trained."""
     job = JobConfig(
         name="tiny", task=task, output_dir=str(output_dir), data=DataSettings(files=("none.csv",))
     )
     encoder = build_encoder()
-    _write_shards(job.shards_dir, task=task, encoder=encoder)
-    _write_checkpoint(job.checkpoint_dir, task=task, encoder=encoder)
+    _write_shards(job.shards_dir, task=task, encoder=encoder, takes_pairs=takes_pairs)
+    _write_checkpoint(job.checkpoint_dir, task=task, encoder=encoder, takes_pairs=takes_pairs)
     return job
 
 
-def _write_shards(folder: Path, *, task: Task, encoder: TextEncoder) -> None:
+def _write_shards(folder: Path, *, task: Task, encoder: TextEncoder, takes_pairs: bool) -> None:
     rng = np.random.default_rng(0)
     splits = {}
     for split in SPLITS:
         file = f"{split}/bucket_00_shard_00000.arrow"
         rows = [_row(rng, index, task, encoder) for index in range(_ROWS[split])]
+        rows = [_as_pair(row, encoder) for row in rows] if takes_pairs else rows
         write_shard(folder / file, pa.Table.from_pylist(rows, schema=SHARD_SCHEMA))
         splits[split] = {"files": [file], "rows": len(rows)}
     encoder.save(folder)
@@ -84,6 +90,7 @@ def _write_shards(folder: Path, *, task: Task, encoder: TextEncoder) -> None:
         "schema_version": SHARDS_SCHEMA_VERSION,
         "fingerprint": "shards-1",
         "task": task.value,
+        "takes_pairs": takes_pairs,
         "labels": list(LABELS),
         "text_settings": asdict(encoder.settings),
         "bucket_edges": [8, MAX_SEQ_LEN],
@@ -98,12 +105,27 @@ def _row(rng: np.random.Generator, index: int, task: Task, encoder: TextEncoder)
     encoded = encoder.encode_texts([text])[0]
     length = len(encoded.input_ids) if task is Task.TOKEN else 1
     labels = rng.integers(0, len(LABELS), length, dtype=np.int32)
-    return {"row_id": index, "window": 0, "text": text, "text_pair": "", "input_ids": encoded.input_ids, "labels": labels}
+    if task is Task.MULTI_LABEL:
+        labels = np.flatnonzero(rng.integers(0, 2, len(LABELS))).astype(np.int32)
+    return {
+        "row_id": index,
+        "window": 0,
+        "text": text,
+        "text_pair": "",
+        "input_ids": encoded.input_ids,
+        "labels": labels,
+    }
 
 
-def _write_checkpoint(folder: Path, *, task: Task, encoder: TextEncoder) -> None:
+def _as_pair(row: dict[str, Any], encoder: TextEncoder) -> dict[str, Any]:
+    pair = (row["text"], "word7 word1")
+    input_ids = encoder.encode_pairs([pair])[0].input_ids
+    return {**row, "text_pair": pair[1], "input_ids": input_ids}
+
+
+def _write_checkpoint(folder: Path, *, task: Task, encoder: TextEncoder, takes_pairs: bool) -> None:
     folder.mkdir(parents=True)
-    architecture = build_architecture(task)
+    architecture = build_architecture(task, sep_token_id=SEP if takes_pairs else None)
     file = "step_10_loss_0.5000.pt"
     torch.save({"model": build_classifier(architecture).state_dict()}, folder / file)
     encoder.save(folder)

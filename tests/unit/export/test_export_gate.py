@@ -5,7 +5,12 @@ from pipeline.export.gate import GateDecision
 
 def _decide(fp32: float, int8: float, *, max_drop: float = 0.01) -> GateDecision:
     return GateDecision(
-        split="validation", rows=200, fp32_accuracy=fp32, int8_accuracy=int8, max_drop=max_drop
+        split="validation",
+        measure="accuracy",
+        rows=200,
+        fp32_accuracy=fp32,
+        int8_accuracy=int8,
+        max_drop=max_drop,
     )
 
 
@@ -29,6 +34,7 @@ def test_fp32_stays_the_default_over_the_limit(fp32: float, int8: float) -> None
 def test_the_figures_hold_what_was_compared() -> None:
     assert _decide(0.9, 0.88).as_figures() == {
         "split": "validation",
+        "measure": "accuracy",
         "rows": 200,
         "fp32_accuracy": 0.9,
         "int8_accuracy": 0.88,

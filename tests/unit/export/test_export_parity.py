@@ -3,12 +3,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from export_samples import MAX_SEQ_LEN, build_architecture, build_classifier
+from export_samples import MAX_SEQ_LEN, SEP, build_architecture, build_classifier
 from numpy.typing import NDArray
 
+from pipeline.config import Task
 from pipeline.contract.batching import IntArray
 from pipeline.contract.errors import ExportError
-from pipeline.export.onnx_graph import as_logits_function
+from pipeline.export.onnx_graph import as_logits_function, export_graph
 from pipeline.export.onnx_session import open_model
 from pipeline.export.parity import ParityCell, build_parity_cells, check_parity, grid_seq_lens
 
@@ -47,6 +48,21 @@ def test_a_corrupted_weight_is_an_error_that_names_the_worst_cell(
 
     with pytest.raises(ExportError, match=r"model\.onnx: .* atol 0\.0001, most at batch \d+, seq"):
         check_parity(open_model(tmp_path / "corrupted.onnx"), cells, atol=1e-4, name="model.onnx")
+
+
+def test_the_grid_of_a_model_of_pairs_has_both_token_types(tmp_path: Path) -> None:
+    pairs = build_classifier(build_architecture(sep_token_id=SEP))
+    grid = {"seq_lens": [1, 3, MAX_SEQ_LEN], "vocab_size": 44, "seed": 0, "sep_token_id": SEP}
+    cells = build_parity_cells(as_logits_function(pairs), **grid)
+    export_graph(pairs, tmp_path / "pairs.onnx", opset=14, task=Task.SEQUENCE, num_labels=3)
+    single = build_classifier(build_architecture())
+
+    difference = check_parity(open_model(tmp_path / "pairs.onnx"), cells, atol=1e-4, name="pairs")
+
+    assert difference < 1e-5
+    assert all((cell.input_ids == SEP).any(axis=1).all() for cell in cells)
+    with pytest.raises(ExportError, match="differ from torch's"):
+        check_parity(as_logits_function(single), cells, atol=1e-4, name="single")
 
 
 def test_nan_is_not_taken_for_a_match(cells: list[ParityCell]) -> None:

@@ -83,12 +83,39 @@ def test_a_damaged_bundle_is_written_again(tmp_path: Path) -> None:
     assert manifest.default_model == "model.onnx"
 
 
-def test_the_token_task_is_exported_and_verified(tmp_path: Path) -> None:
-    job = write_job_folders(tmp_path, Task.TOKEN)
+@pytest.mark.parametrize("task", [Task.TOKEN, Task.MULTI_LABEL])
+def test_every_task_is_exported_fused_and_verified(tmp_path: Path, task: Task) -> None:
+    job = write_job_folders(tmp_path, task)
 
     export(job)
 
     assert any("model_int8.onnx: finite logits" in line for line in verify(job.bundle_dir))
+    manifest = load_bundle(job.bundle_dir).manifest
+    assert (manifest.task, manifest.takes_pairs) == (task.value, False)
+    assert manifest.quality["fused"] == {"Attention": 2, "Gelu": 2, "SkipLayerNormalization": 4}
+
+
+def test_multi_label_models_are_judged_by_exact_match(tmp_path: Path) -> None:
+    job = write_job_folders(tmp_path, Task.MULTI_LABEL)
+
+    result = export(job)
+
+    quality = load_bundle(job.bundle_dir).manifest.quality
+    assert quality["gate"]["measure"] == "exact match"
+    assert "exact match" in result.summary
+    assert set(quality["micro_f1"]) == set(quality["accuracy"]) == set(quality["macro_f1"])
+
+
+def test_a_model_of_pairs_is_fused_whole_and_says_what_it_takes(tmp_path: Path) -> None:
+    job = write_job_folders(tmp_path, takes_pairs=True)
+
+    export(job)
+
+    assert any("model_int8.onnx: finite logits" in line for line in verify(job.bundle_dir))
+    manifest = load_bundle(job.bundle_dir).manifest
+    assert manifest.takes_pairs
+    assert manifest.quality["fused"] == {"Attention": 2, "Gelu": 2, "SkipLayerNormalization": 4}
+    assert manifest.quality["batch_shift"]["model.onnx"] < 1e-5
 
 
 def test_shards_of_another_training_are_refused(job: JobConfig, tmp_path: Path) -> None:

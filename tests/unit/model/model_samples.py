@@ -13,6 +13,7 @@ from pipeline.model.weights import build_new_model
 
 SEQUENCE = "sequence_classification"
 TOKEN = "token_classification"
+MULTI_LABEL = "multi_label_classification"
 
 
 def build_architecture(**changes: Any) -> Architecture:

@@ -6,9 +6,11 @@ import torch
 from model_samples import SEQUENCE, TOKEN, build_rough_model
 
 from pipeline.contract.batching import pad_rows
-from pipeline.model.encoder import build_mask_bias
+from pipeline.model.encoder import build_mask_bias, build_token_types
 
+SEP = 3
 ROWS = [[2, 5, 9, 3], [2, 7, 3], [2, 11, 12, 13, 14, 8, 3]]
+PAIRS = [[2, 5, 3, 9, 3], [2, 7, 8, 3, 7, 3], [2, 3, 11, 12, 13, 3], [2, 5, 9]]
 HEADS = [(SEQUENCE, "cls"), (SEQUENCE, "mean"), (TOKEN, "cls")]
 
 
@@ -38,13 +40,18 @@ def attention(weights, name, x, num_heads):
     return np.concatenate(outputs, axis=1)
 
 
+def token_types(ids, sep_token_id):
+    first = ids.index(sep_token_id) + 1 if sep_token_id in ids else len(ids)
+    return [0] * first + [1] * (len(ids) - first)
+
+
 def bert(model, ids):
     """BERT of one unpadded row, written from the paper in numpy, float64."""
     shape = model.architecture
     weights = {name: value.double().numpy() for name, value in model.state_dict().items()}
     x = weights["embeddings.word_embeddings.weight"][ids]
     x = x + weights["embeddings.position_embeddings.weight"][: len(ids)]
-    x = x + weights["embeddings.token_type_embeddings.weight"][0]
+    x = x + weights["embeddings.token_type_embeddings.weight"][token_types(ids, shape.sep_token_id)]
     x = layer_norm(weights, "embeddings.LayerNorm", x)
     for index in range(shape.num_layers):
         name = f"encoder.layer.{index}"
@@ -86,6 +93,44 @@ def test_padded_and_unpadded_rows_agree_within_1e_5(task, pooling):
         if task == TOKEN:
             logits = logits[: len(ids)]
         np.testing.assert_allclose(logits, alone, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(("task", "pooling"), HEADS[:2])
+def test_pairs_are_scored_as_bert_scores_them_with_both_token_types(task, pooling):
+    model = build_rough_model(task=task, pooling=pooling, sep_token_id=SEP)
+
+    for ids in PAIRS:
+        np.testing.assert_allclose(run_padded(model, [ids])[0], bert(model, ids), atol=1e-4)
+
+
+def test_padded_and_unpadded_pairs_agree_within_1e_5():
+    model = build_rough_model(pooling="mean", sep_token_id=SEP)
+
+    together = run_padded(model, PAIRS, seq_len=16)
+
+    for ids, logits in zip(PAIRS, together, strict=True):
+        np.testing.assert_allclose(logits, run_padded(model, [ids])[0], atol=1e-5, rtol=0)
+
+
+def test_token_types_change_after_the_first_sep_and_never_back():
+    ids = torch.tensor(
+        [[2, 5, 3, 9, 8, 3, 0, 0], [2, 3, 3, 3, 5, 3, 0, 0], [2, 5, 5, 5, 5, 5, 5, 5]]
+    )
+
+    types = build_token_types(ids, SEP)
+
+    assert types.tolist() == [
+        [0, 0, 0, 1, 1, 1, 1, 1],
+        [0, 0, 1, 1, 1, 1, 1, 1],
+        [0, 0, 0, 0, 0, 0, 0, 0],
+    ]
+    assert types.dtype is torch.int64
+
+
+def test_single_texts_score_the_same_to_the_bit_whether_or_not_pairs_are_known():
+    single, pairs = (build_rough_model(sep_token_id=sep) for sep in (None, SEP))
+
+    np.testing.assert_array_equal(run_padded(single, ROWS), run_padded(pairs, ROWS))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

@@ -1,5 +1,5 @@
 import pytest
-from model_samples import SEQUENCE, build_architecture, write_hf_folder
+from model_samples import MULTI_LABEL, SEQUENCE, TOKEN, build_architecture, write_hf_folder
 
 from pipeline.config import ModelSettings
 from pipeline.contract.errors import ConfigError, MissingFileError, WeightsError
@@ -46,6 +46,24 @@ def test_absent_position_type_means_absolute(tmp_path):
 def test_text_longer_than_the_positions_is_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"16 positions.*got 17.*Set model\.max_seq_len to 16"):
         read(write_hf_folder(tmp_path), max_seq_len=17)
+
+
+def test_pairs_need_a_second_token_type(tmp_path):
+    folder = write_hf_folder(tmp_path, config={"type_vocab_size": 1})
+    settings = ModelSettings(max_seq_len=16)
+
+    assert not read_hf_architecture(folder, settings, **HEAD).takes_pairs
+    with pytest.raises(WeightsError, match=r"type_vocab_size must be 2 or more for pairs.*got 1"):
+        read_hf_architecture(folder, settings, **HEAD, sep_token_id=3)
+
+
+def test_only_the_multi_label_task_has_multi_hot_labels():
+    sizes = {
+        task: build_architecture(task=task).multi_hot_size
+        for task in (SEQUENCE, TOKEN, MULTI_LABEL)
+    }
+
+    assert sizes == {SEQUENCE: None, TOKEN: None, MULTI_LABEL: 3}
 
 
 def test_folder_without_config_is_refused(tmp_path):

@@ -24,6 +24,21 @@ def test_tensors_are_loaded_with_and_without_prefix(tmp_path, prefix):
     assert notes[0].startswith("39 tensors loaded from")
 
 
+def test_pretrained_type_embeddings_of_the_second_text_are_loaded_and_used(tmp_path):
+    types = torch.zeros(2, 12)
+    types[1] = torch.linspace(-1, 1, 12)
+    folder = write_hf_folder(tmp_path, tensors={"embeddings.token_type_embeddings.weight": types})
+    pair = torch.tensor([[2, 5, 3, 9, 3]])
+
+    single, pairs = (load(folder, sep_token_id=sep)[0].eval() for sep in (None, 3))
+
+    with torch.no_grad():
+        before, after = (model.embeddings(pair)[0] for model in (single, pairs))
+    assert torch.equal(pairs.embeddings.token_type_embeddings.weight, types)
+    assert torch.equal(before[:3], after[:3])
+    assert not torch.isclose(before[3:], after[3:]).all(dim=1).any()
+
+
 def test_missing_tensor_is_named(tmp_path):
     folder = write_hf_folder(tmp_path, tensors={VALUE: None})
 

@@ -42,6 +42,34 @@ def test_sequence_answer_has_label_score_and_facts_of_the_text():
     assert answer.scores == pytest.approx({"negative": 0.25, "positive": 0.75})
 
 
+def test_multi_label_answer_has_the_labels_of_at_least_one_half_highest_first():
+    logits = np.array([0.0, -math.log(3), math.log(3)], dtype=np.float32)
+
+    answer = build_answer(
+        encoded_row([-1, 0, -1], is_truncated=True),
+        logits,
+        task="multi_label_classification",
+        labels=("sad", "dull", "kind"),
+        with_scores=True,
+    )
+
+    assert [given.label for given in answer.labels] == ["kind", "sad"]
+    assert [given.score for given in answer.labels] == pytest.approx([0.75, 0.5])
+    assert answer.scores == pytest.approx({"sad": 0.5, "dull": 0.25, "kind": 0.75})
+    assert (answer.lane, answer.num_tokens, answer.is_truncated) == ("short", 3, True)
+
+
+def test_multi_label_answer_may_have_no_label_and_tells_scores_only_if_asked():
+    answer = build_answer(
+        encoded_row([-1, 0, -1]),
+        np.array([-3.0, -4.0], dtype=np.float32),
+        task="multi_label_classification",
+        labels=("sad", "dull"),
+    )
+
+    assert (answer.labels, answer.scores) == ([], None)
+
+
 def test_a_word_takes_the_label_of_its_first_token():
     logits = np.zeros((5, 2), dtype=np.float32)
     logits[1] = [0.0, math.log(3)]

@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import math
 
 import httpx
+import numpy as np
 import pytest
-from bundles import FAILING_WORD, TOKEN, VOCABULARY, write_tiny_bundle
+from bundles import FAILING_WORD, MULTI_LABEL, TOKEN, VOCABULARY, write_tiny_bundle
 from fakes import FakeLane, FakeObserver
 
 from pipeline.contract.errors import MissingFileError, NotReadyError
@@ -95,6 +97,7 @@ def test_texts_are_answered_as_a_list_with_scores_if_asked(client):
         ({"texts": ["a"] * 65}, 400, "InvalidRequestError", "65 texts are over the limit of 64"),
         ({"txt": "a"}, 400, "InvalidRequestError", "body['txt']"),
         ({"text": "a", "scores": "yes"}, 400, "InvalidRequestError", "body['scores']"),
+        ({"text": "a", "text_pair": "b"}, 400, "InvalidRequestError", "Leave text_pair out"),
         ({"words": ["a"]}, 400, "InvalidRequestError", "takes no words"),
         ({"text": ""}, 422, "EmptyTextError", "the text is empty"),
         ({"text": "\x00 \n"}, 422, "EmptyTextError", "the text is empty"),
@@ -109,6 +112,70 @@ def test_bad_request_is_refused_as_documented(client, body, status, kind, messag
     assert message in error["message"]
     assert error["request_id"] == response.headers["x-request-id"]
     assert client.lanes["short"].asked == []
+
+
+@pytest.fixture(scope="module")
+def pair_folder(tmp_path_factory):
+    target = tmp_path_factory.mktemp("http-pairs") / "bundle"
+    return write_tiny_bundle(target, takes_pairs=True).folder
+
+
+def test_a_pair_is_answered_flat(pair_folder):
+    client = Client(pair_folder)
+
+    response = client.predict({"text": "good film", "text_pair": "bad", "scores": True})
+
+    body = response.json()
+    assert (response.status_code, body["label"], body["num_tokens"]) == (200, "positive", 6)
+    assert set(body["scores"]) == {"negative", "positive"}
+    assert client.send("GET", "/v1/model").json()["takes_pairs"] is True
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "kind", "message"),
+    [
+        ({"text": "good"}, 400, "InvalidRequestError", "second text is missing. Give one text"),
+        ({"texts": ["good", "bad"]}, 400, "InvalidRequestError", "second text is missing"),
+        ({"text": "good", "text_pair": 1}, 400, "InvalidRequestError", "body['text_pair']"),
+        ({"text_pair": "good"}, 400, "InvalidRequestError", "exactly one of text, texts and words"),
+        (
+            {"texts": ["a"], "text_pair": "b"},
+            400,
+            "InvalidRequestError",
+            "text_pair goes with text",
+        ),
+        ({"text": "good", "text_pair": ""}, 422, "EmptyTextError", "text_pair: the text is empty"),
+        (
+            {"text": "a", "text_pair": "b" * 201},
+            413,
+            "TextTooLongError",
+            "text_pair: 201 characters",
+        ),
+    ],
+)
+def test_what_is_no_pair_is_refused_by_a_model_of_pairs(pair_folder, body, status, kind, message):
+    client = Client(pair_folder)
+
+    response = client.predict(body)
+
+    error = response.json()["error"]
+    assert (response.status_code, error["type"]) == (status, kind)
+    assert message in error["message"]
+    assert client.lanes["short"].asked == []
+
+
+def test_multi_label_answers_name_every_label_given_and_all_scores_if_asked(tmp_path):
+    client = Client(write_tiny_bundle(tmp_path / "bundle", task=MULTI_LABEL).folder)
+    client.lanes["short"] = MultiLabelLane()
+
+    plain = client.predict({"text": "good"}).json()
+    scored = client.predict({"texts": ["good"], "scores": True}).json()["answers"]
+
+    assert [given["label"] for given in plain["labels"]] == ["PER", "negative"]
+    assert [given["score"] for given in plain["labels"]] == pytest.approx([0.75, 0.5])
+    assert (plain["scores"], plain["num_tokens"], plain["model"]) == (None, 3, client.version)
+    assert scored[0]["labels"] == plain["labels"]
+    assert scored[0]["scores"] == pytest.approx({"negative": 0.5, "positive": 0.25, "PER": 0.75})
 
 
 def test_body_over_the_limit_is_refused(folder):
@@ -239,6 +306,7 @@ def test_model_route_describes_the_bundle(client):
 
     assert (body["task"], body["labels"]) == ("sequence_classification", ["negative", "positive"])
     assert body["limits"]["max_seq_len"] == 16
+    assert body["takes_pairs"] is False
     assert body["model"] == client.version
 
 
@@ -247,10 +315,13 @@ def test_openapi_describes_request_answers_and_errors(client):
 
     predict = document["paths"][PREDICT]["post"]
     request = predict["requestBody"]["content"]["application/json"]["schema"]
-    assert set(request["properties"]) == {"text", "texts", "words", "scores"}
+    assert set(request["properties"]) == {"text", "text_pair", "texts", "words", "scores"}
     assert set(predict["responses"]) == {"200", "400", "413", "422", "500", "503", "504"}
     assert {"/healthz", "/v1/model"} <= set(document["paths"])
-    assert "ErrorBody" in document["components"]["schemas"]
+    schemas = document["components"]["schemas"]
+    assert "ErrorBody" in schemas
+    assert set(schemas["MultiLabelResponse"]["properties"]) >= {"labels", "scores", "request_id"}
+    assert set(schemas["LabelAnswer"]["properties"]) == {"label", "score"}
 
 
 def test_every_request_is_counted_by_known_path_and_status(client):
@@ -275,10 +346,15 @@ def test_token_model_labels_words_and_texts(tmp_path):
     assert by_text["words"] == by_words["words"]
 
 
+class MultiLabelLane(FakeLane):
+    """Gives three labels the scores 0.5, 0.25 and 0.75."""
+
+    async def score(self, input_ids):
+        return np.array([0.0, -math.log(3), math.log(3)], dtype=np.float32)
+
+
 class TokenLane(FakeLane):
     """Gives every token the second label."""
 
     async def score(self, input_ids):
-        import numpy as np
-
         return np.tile(np.array([0.0, 9.0, 0.0], dtype=np.float32), (len(input_ids), 1))

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from bundles import FAILING_WORD, TOKEN, write_tiny_bundle
+from bundles import FAILING_WORD, MULTI_LABEL, TOKEN, write_tiny_bundle
 
 from pipeline.contract.errors import EmptyTextError
 from serve_app.__main__ import main
@@ -59,6 +59,67 @@ def test_token_task_prints_a_word_a_line(tmp_path, capsys):
         ["in", "O"],
         ["Oslo", "LOC"],
     ]
+
+
+def test_several_labels_and_their_scores_are_joined_by_commas(tmp_path, capsys):
+    bundle = write_tiny_bundle(tmp_path / "bundle", task=MULTI_LABEL)
+
+    predict(bundle, "good bad", "the film")
+    predict(bundle, "--json", "good")
+
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert [line.split("\t") for line in lines] == [
+        ["negative,positive", "0.6225,0.6225", "good bad"],
+        ["-", "-", "the film"],
+    ]
+    answer = json.loads(last)
+    assert [given["label"] for given in answer["labels"]] == ["positive"]
+    assert set(answer["scores"]) == {"negative", "positive", "PER"}
+
+
+@pytest.fixture(scope="module")
+def pair_bundle(tmp_path_factory):
+    target = tmp_path_factory.mktemp("predict-pairs") / "bundle"
+    return write_tiny_bundle(target, takes_pairs=True)
+
+
+def test_pairs_are_answered_in_order_with_both_texts(pair_bundle, capsys):
+    status = predict(pair_bundle, "the film", "bad film", "--pair", "good", "--pair", "is  dull")
+
+    assert status == 0
+    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert [line[0] for line in lines] == ["positive", "negative"]
+    assert [line[2:] for line in lines] == [["the film", "good"], ["bad film", "is dull"]]
+
+
+def test_json_lines_carry_both_texts_of_a_pair(pair_bundle, capsys):
+    predict(pair_bundle, "--json", "the film", "--pair", "good")
+
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["text"], answer["text_pair"], answer["num_tokens"]) == ("the film", "good", 6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["good"], "--pair: the model labels pairs of texts; the second text is missing"),
+        ([], "--pair: the model labels pairs of texts; the second text is missing"),
+        (["good", "bad", "--pair", "fun"], "there are 2 texts and 1 second texts. Give one --pair"),
+        (["--pair", "fun"], "there are 0 texts and 1 second texts"),
+        (["good", "--pair", ""], "--pair of text 1: the text is empty"),
+        (["", "--pair", "good"], "text 1: the text is empty"),
+    ],
+)
+def test_mistake_with_pairs_is_one_clear_line(pair_bundle, capsys, arguments, message):
+    assert predict(pair_bundle, *arguments) == 2
+
+    assert message in capsys.readouterr().err
+
+
+def test_a_pair_for_a_bundle_of_single_texts_is_refused(bundle, capsys):
+    assert predict(bundle, "good", "--pair", "fun") == 2
+
+    assert "it takes no pair. Leave --pair out" in capsys.readouterr().err
 
 
 def test_configuration_file_and_set_are_used(bundle, tmp_path, capsys):

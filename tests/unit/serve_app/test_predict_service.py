@@ -47,6 +47,17 @@ def test_each_text_goes_to_its_lane_and_answers_keep_the_order(folder):
     assert (len(lanes["short"].asked), len(lanes["long"].asked)) == (1, 2)
 
 
+def test_a_pair_is_scored_as_one_row(tmp_path):
+    bundle = write_tiny_bundle(tmp_path / "bundle", takes_pairs=True)
+    service, lanes = build_service(bundle.folder)
+
+    (answer,) = predict(service, text="good film", text_pair="bad")
+
+    words = ("[CLS]", "good", "film", "[SEP]", "bad", "[SEP]")
+    assert lanes["short"].asked == [[VOCABULARY.index(word) for word in words]]
+    assert answer.num_tokens == 6
+
+
 def test_a_failing_text_is_named(folder):
     service, lanes = build_service(folder)
     lanes["short"].failing_ids = {VOCABULARY.index(FAILING_WORD)}

@@ -1,11 +1,17 @@
 """Texts and words of a request to rows with a lane."""
 
 import pytest
-from bundles import SEQUENCE, TOKEN, write_tiny_bundle
+from bundles import SEQUENCE, TOKEN, VOCABULARY, write_tiny_bundle
 
 from pipeline.contract.errors import EmptyTextError, InvalidRequestError, TextTooLongError
 from serve_app.config import ServeSettings, resolve_limits
-from serve_app.encoding import choose_lane, encode_texts, encode_words
+from serve_app.encoding import (
+    check_pairing,
+    choose_lane,
+    encode_pair,
+    encode_texts,
+    encode_words,
+)
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +58,49 @@ def test_text_becomes_words_for_the_token_task(parts):
 
     assert row.words == ("Anna", "lives", "in", "Oslo")
     assert row.encoded.word_ids.tolist() == [-1, 0, 1, 2, 3, -1]
+
+
+def test_a_pair_is_one_row_with_both_texts_cleaned(parts):
+    row = encode_pair("good  film", "\x00bad", **parts)
+
+    ids = [VOCABULARY.index(word) for word in ("[CLS]", "good", "film", "[SEP]", "bad", "[SEP]")]
+    assert row.encoded.input_ids.tolist() == ids
+    assert (row.num_tokens, row.words, row.lane) == (6, (), "short")
+
+
+def test_a_long_pair_is_cut_and_marked(parts):
+    row = encode_pair("the " * 40, "good", **parts)
+
+    assert (row.num_tokens, row.lane, row.encoded.is_truncated) == (16, "long", True)
+    assert row.encoded.input_ids.tolist()[-2:] == [
+        VOCABULARY.index("good"),
+        VOCABULARY.index("[SEP]"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "text_pair", "place"), [("", "good", "^text: "), ("good", " ", "^text_pair: ")]
+)
+def test_an_empty_text_of_a_pair_is_refused_by_its_name(parts, text, text_pair, place):
+    with pytest.raises(EmptyTextError, match=place):
+        encode_pair(text, text_pair, **parts)
+
+
+def test_each_text_of_a_pair_has_its_own_limit_of_characters(parts):
+    encode_pair("a" * 200, "b" * 200, **parts)
+
+    with pytest.raises(TextTooLongError, match="text_pair: 201 characters"):
+        encode_pair("a", "b" * 201, **parts)
+
+
+def test_pairing_must_be_that_of_the_model():
+    check_pairing(is_pair=True, takes_pairs=True)
+    check_pairing(is_pair=False, takes_pairs=False)
+
+    with pytest.raises(InvalidRequestError, match=r"second text is missing\. Give one text and"):
+        check_pairing(is_pair=False, takes_pairs=True)
+    with pytest.raises(InvalidRequestError, match=r"it takes no pair\. Leave --pair out"):
+        check_pairing(is_pair=True, takes_pairs=False, place="--pair")
 
 
 def test_words_are_kept_as_given(parts):

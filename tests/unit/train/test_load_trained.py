@@ -68,9 +68,9 @@ def test_changed_tokenizer_is_refused(run):
 
 
 def test_newer_schema_is_refused(run):
-    change_manifest(run.checkpoint_dir, schema_version=2)
+    change_manifest(run.checkpoint_dir, schema_version=3)
 
-    with pytest.raises(SchemaVersionError, match=r"schema 1 \(got 2\)"):
+    with pytest.raises(SchemaVersionError, match=r"schema 2 \(got 3\)"):
         load_trained(run.checkpoint_dir)
 
 

@@ -3,9 +3,10 @@ import shutil
 import pytest
 from train_samples import build_job, run_alone, write_shards
 
-from pipeline.config import Task
+from pipeline.config import AugmentationSettings, Task
 from pipeline.contract.errors import ConfigError, FolderError, MissingFileError
-from pipeline.contract.folder import read_manifest, write_manifest
+from pipeline.contract.folder import hash_files, read_manifest, write_manifest
+from pipeline.contract.tokenization import TOKENIZER_NAME
 from pipeline.train.history import read_history
 from pipeline.train.run import train
 
@@ -63,7 +64,7 @@ def test_settings_that_change_nothing_learned_do_not_retrain(job):
     fit = RecordingFit()
     train(job, fit=fit)
 
-    result = train(with_train(job, micro_batch=2, keep_checkpoints=1), fit=fit)
+    result = train(with_train(job, micro_batch=2, keep_checkpoints=1, loader_workers=2), fit=fit)
 
     assert result.is_reused
 
@@ -127,6 +128,19 @@ def test_shards_of_another_task_are_refused(job):
 
     with pytest.raises(ConfigError, match=r"shards are for sequence_classification.*prepare"):
         train(other, fit=RecordingFit())
+
+
+def test_augmentation_without_a_mask_token_is_refused(job):
+    path = job.shards_dir / TOKENIZER_NAME
+    path.write_text(path.read_text().replace("[MASK]", "[OTHER]"))
+    manifest = read_manifest(job.shards_dir)
+    write_manifest(job.shards_dir, manifest | {"files": hash_files(job.shards_dir)})
+    masking = with_train(job, augmentation=AugmentationSettings(span_masking=0.1))
+
+    with pytest.raises(ConfigError, match=r"train\.augmentation: .*has no \[MASK\].*Set token_"):
+        train(masking, fit=RecordingFit())
+
+    assert not train(job, fit=RecordingFit()).is_reused
 
 
 def test_missing_shards_name_the_stage_to_run(job):

@@ -1,3 +1,4 @@
+import math
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -5,19 +6,19 @@ import torch
 from train_fakes import build_thread_groups
 from train_samples import NUM_LABELS, build_micro_batch
 
-from pipeline.config import TrainSettings
+from pipeline.config import Task, TrainSettings
 from pipeline.contract.errors import TrainingError
 from pipeline.model.architecture import Architecture
 from pipeline.model.weights import build_new_model
 from pipeline.train.group import SingleGroup, seed_step
 from pipeline.train.micro_batches import MicroBatch
-from pipeline.train.step import Optimisation, decay_groups, train_step
+from pipeline.train.step import Optimisation, decay_groups, row_losses, train_step
 
 CPU = torch.device("cpu")
 LENGTHS = [3, 4, 5, 9, 9, 6]
 
 
-def build_state(*, is_token_task=False, **settings):
+def build_state(task=Task.SEQUENCE, **settings):
     architecture = Architecture(
         vocab_size=60,
         hidden_size=12,
@@ -30,7 +31,7 @@ def build_state(*, is_token_task=False, **settings):
         dropout=0.0,
         pooling="mean",
         num_labels=NUM_LABELS,
-        task="token_classification" if is_token_task else "sequence_classification",
+        task=task.value,
         pad_token_id=0,
     )
     model, _ = build_new_model(architecture, seed=1, pretrained=None)
@@ -49,7 +50,10 @@ def cut(batch, *slices):
             MicroBatch(
                 input_ids=batch.input_ids[part, :longest],
                 attention_mask=batch.attention_mask[part, :longest],
-                labels=labels if labels.dim() == 1 else labels[:, :longest],
+                # Token labels are padded as the ids are.
+                labels=labels[:, :longest]
+                if labels.shape == batch.input_ids[part].shape
+                else labels,
                 row_ids=batch.row_ids[part],
             )
         )
@@ -72,13 +76,10 @@ def step_on_ranks(ranks, **state):
         return list(pool.map(run, build_thread_groups(len(ranks))))
 
 
-@pytest.mark.parametrize("is_token_task", [False, True])
-def test_micro_batches_of_unequal_weight_give_the_gradient_of_one_big_batch(is_token_task):
-    batch = build_micro_batch(LENGTHS, is_token_task=is_token_task)
-    whole, sliced = (
-        build_state(is_token_task=is_token_task),
-        build_state(is_token_task=is_token_task),
-    )
+@pytest.mark.parametrize("task", list(Task))
+def test_micro_batches_of_unequal_weight_give_the_gradient_of_one_big_batch(task):
+    batch = build_micro_batch(LENGTHS, task)
+    whole, sliced = build_state(task), build_state(task)
 
     one = train_step(whole, [batch], group=SingleGroup())
     parts = cut(batch, slice(0, 1), slice(1, 5), slice(5, 6))
@@ -90,20 +91,30 @@ def test_micro_batches_of_unequal_weight_give_the_gradient_of_one_big_batch(is_t
     torch.testing.assert_close(sliced.gradients, whole.gradients, atol=1e-6, rtol=1e-4)
 
 
-@pytest.mark.parametrize("is_token_task", [False, True])
-def test_ranks_with_unequal_rows_give_the_gradient_of_one_big_batch(is_token_task):
-    batch = build_micro_batch(LENGTHS, is_token_task=is_token_task)
-    whole = build_state(is_token_task=is_token_task)
+@pytest.mark.parametrize("task", list(Task))
+def test_ranks_with_unequal_rows_give_the_gradient_of_one_big_batch(task):
+    batch = build_micro_batch(LENGTHS, task)
+    whole = build_state(task)
     one = train_step(whole, [batch], group=SingleGroup())
 
     ranks = [cut(batch, slice(0, 1), slice(1, 4)), cut(batch, slice(4, 6)), []]
-    results = step_on_ranks(ranks, is_token_task=is_token_task)
+    results = step_on_ranks(ranks, task=task)
 
     for result, gradients, weights in results:
         assert result == results[0][0]
         assert result.loss == pytest.approx(one.loss, abs=1e-6)
         torch.testing.assert_close(gradients, whole.gradients, atol=1e-6, rtol=1e-4)
         torch.testing.assert_close(weights, results[0][2], atol=0, rtol=0)
+
+
+def test_multi_label_loss_is_the_mean_over_labels_of_the_binary_cross_entropy():
+    logits = torch.tensor([[2.0, -1.0, 0.0], [0.0, 0.0, 0.0]])
+    labels = torch.tensor([[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]])
+
+    losses = row_losses(logits, labels)
+
+    first = (math.log1p(math.exp(-2)) + math.log1p(math.exp(-1)) + math.log(2)) / 3
+    assert losses.tolist() == pytest.approx([first, math.log(2)])
 
 
 def test_step_lowers_the_loss_and_clips_the_gradient():

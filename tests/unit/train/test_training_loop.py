@@ -1,4 +1,5 @@
 import dataclasses
+import multiprocessing
 import random
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,7 +14,7 @@ from pipeline.contract.folder import read_manifest
 from pipeline.train.checkpoint import find_latest_checkpoint, load_checkpoint
 from pipeline.train.group import SingleGroup
 from pipeline.train.history import HISTORY_NAME, read_history
-from pipeline.train.loop import checkpoint_kind, count_steps, run_training
+from pipeline.train.loop import checkpoint_kind, run_training
 
 
 class StoppedError(Exception):
@@ -65,6 +66,39 @@ def test_resumed_run_equals_an_unbroken_one_bit_for_bit(tmp_path, task, step):
     expected = final_model(unbroken.checkpoint_dir)
     for name, tensor in final_model(broken.checkpoint_dir).items():
         assert torch.equal(tensor, expected[name]), name
+
+
+def test_resumed_run_repeats_augmentation_token_limits_and_readers_ahead(tmp_path):
+    settings = {
+        "augmentation": {"token_dropout": 0.2, "span_masking": 0.2},
+        "max_batch_tokens": 24,
+    }
+    plain = prepare_run(build_job(tmp_path / "plain"))
+    unbroken = prepare_run(build_job(tmp_path / "unbroken", **settings))
+    broken = prepare_run(build_job(tmp_path / "broken", **settings, loader_workers=1))
+    run_alone(plain)
+    run_alone(unbroken)
+    run_until(broken, 6)
+
+    assert run_alone(broken) == 6
+
+    assert timeless(broken.checkpoint_dir) == timeless(unbroken.checkpoint_dir)
+    assert multiprocessing.active_children() == []
+    steps = [record.step for record in read_history(unbroken.checkpoint_dir)]
+    assert steps == list(range(1, unbroken.total_steps + 1))
+    assert unbroken.total_steps > plain.total_steps
+
+
+def test_augmentation_changes_what_is_learned_from_the_same_tokens(tmp_path):
+    plain = prepare_run(build_job(tmp_path / "plain"))
+    masked = prepare_run(build_job(tmp_path / "masked", augmentation={"token_dropout": 0.5}))
+    run_alone(plain)
+    run_alone(masked)
+
+    histories = [timeless(run.checkpoint_dir) for run in (plain, masked)]
+
+    assert all(one.loss != two.loss for one, two in zip(*histories, strict=True))
+    assert all(one.tokens == two.tokens for one, two in zip(*histories, strict=True))
 
 
 def test_run_whose_latest_checkpoint_is_truncated_goes_on_from_the_one_before(tmp_path):
@@ -124,11 +158,6 @@ def test_two_ranks_repeat_the_losses_of_one_without_dropout(tmp_path):
 
     losses = [[r.loss for r in read_history(run.checkpoint_dir)] for run in (one, two)]
     assert losses[1] == pytest.approx(losses[0], abs=1e-5)
-
-
-def test_every_epoch_counts_its_short_batch(tmp_path):
-    assert count_steps(18, build_job(tmp_path)) == 10
-    assert count_steps(16, build_job(tmp_path)) == 8
 
 
 def test_kind_of_checkpoint_follows_from_the_step(tmp_path):

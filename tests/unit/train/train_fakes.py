@@ -1,6 +1,15 @@
-"""Ranks that are threads of the test process."""
+"""Ranks that are threads of the test process, and readers that read nothing."""
 
+import os
+import random
 import threading
+import time
+
+import numpy as np
+import torch
+
+from pipeline.data.plan import StepBatch
+from pipeline.train.loader import open_loader
 
 
 class ThreadGroup:
@@ -28,3 +37,37 @@ class ThreadGroup:
 def build_thread_groups(world_size):
     shared, barrier = {}, threading.Barrier(world_size)
     return [ThreadGroup(rank, shared, barrier) for rank in range(world_size)]
+
+
+class RandomReader:
+    """Gives three draws, one of each generator that a process has."""
+
+    def read(self, indices, *, epoch):
+        return [random.random(), float(np.random.random()), float(torch.rand(()))]
+
+
+class FailingReader:
+    """Cannot read."""
+
+    def read(self, indices, *, epoch):
+        raise RuntimeError("stopped by the test")
+
+
+class PidReader:
+    """Gives the process that it reads in."""
+
+    def read(self, indices, *, epoch):
+        return [os.getpid()]
+
+
+def load_forever():
+    """Print the ids of two reading processes and hold on to them."""
+    batches = [StepBatch(step=step, epoch=0, rows=np.zeros(1, int)) for step in range(1, 99)]
+    with open_loader(batches, open_reader=PidReader, num_workers=2, seed=0) as steps:
+        for _ in range(2):
+            print(*next(steps).micro_batches, flush=True)
+        time.sleep(600)
+
+
+if __name__ == "__main__":
+    load_forever()

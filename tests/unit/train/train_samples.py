@@ -24,13 +24,15 @@ MAX_SEQ_LEN = 12
 WORDS = [f"w{index}" for index in range(40)]
 
 
-def build_job(output_dir: Path, task: Task = Task.SEQUENCE, **train: Any) -> JobConfig:
+def build_job(
+    output_dir: Path, task: Task = Task.SEQUENCE, *, takes_pairs: bool = False, **train: Any
+) -> JobConfig:
     values = {
         "name": "tiny",
         "task": task,
         "output_dir": str(output_dir),
         "seed": 5,
-        "data": {"files": ["none.csv"]},
+        "data": {"files": ["none.csv"], "text_pair_column": "pair" if takes_pairs else None},
         "buckets": {"window_batches": 2},
         "model": {"max_seq_len": MAX_SEQ_LEN, "hidden_size": 16, "num_layers": 1, "num_heads": 2},
         "train": {
@@ -46,24 +48,33 @@ def build_job(output_dir: Path, task: Task = Task.SEQUENCE, **train: Any) -> Job
 
 
 def write_shards(job: JobConfig, *, rows: int = 18) -> None:
-    """Write shards whose label is the row's first word, which a tiny model can learn."""
-    encoder = _build_encoder()
+    """Write shards whose labels are the row's first words, which a tiny model can learn."""
+    encoder, takes_pairs = _build_encoder(), job.data.text_pair_column is not None
     generator = np.random.default_rng(0)
     splits = {}
     for split in ("train", "validation", "test"):
         file = f"{split}/bucket_00_shard_00000.arrow"
         made = [_row(generator, 1000 + index, job.task, encoder) for index in range(rows)]
+        made = [_as_pair(row, encoder) for row in made] if takes_pairs else made
         write_shard(job.shards_dir / file, pa.Table.from_pylist(made, schema=SHARD_SCHEMA))
-        splits[split] = {"files": [file], "rows": rows}
+        tokens = sum(len(row["input_ids"]) for row in made)
+        splits[split] = {"files": [file], "rows": rows, "tokens": tokens}
     encoder.save(job.shards_dir)
     manifest = {
         "schema_version": SHARDS_SCHEMA_VERSION,
         "fingerprint": "shards-of-the-test",
         "task": job.task.value,
+        "takes_pairs": takes_pairs,
         "labels": [f"label{index}" for index in range(NUM_LABELS)],
         "text_settings": asdict(encoder.settings),
+        "text_fingerprint": encoder.fingerprint,
         "bucket_edges": [MAX_SEQ_LEN],
         "splits": splits,
+        "rows": {
+            **dict.fromkeys(("read", "kept", "rejected", "not_sampled", "truncated"), 0),
+            "rejected_by_reason": {},
+        },
+        "padding": dict.fromkeys(("random", "buckets", "buckets_window"), 0.0),
         "files": hash_files(job.shards_dir),
     }
     write_manifest(job.shards_dir, manifest)
@@ -82,13 +93,17 @@ def run_alone(run: TrainingRun) -> int:
     return run_training(run, group=SingleGroup(), device=torch.device("cpu"), num_threads=1)
 
 
-def build_micro_batch(lengths: list[int], *, is_token_task: bool = False) -> MicroBatch:
+def build_micro_batch(lengths: list[int], task: Task = Task.SEQUENCE) -> MicroBatch:
     """Return rows whose ids and labels depend on their position only."""
     rows = [np.arange(4, 4 + length) + index for index, length in enumerate(lengths)]
     input_ids, mask = pad_rows(rows, pad_value=0)
     labels = np.arange(len(lengths)) % NUM_LABELS
-    if is_token_task:
+    if task is Task.TOKEN:
         labels = np.where((mask == 1) & (input_ids % 2 == 0), input_ids % NUM_LABELS, IGNORED_LABEL)
+    if task is Task.MULTI_LABEL:
+        # 0 to 2 labels a row.
+        flags = [[row % 3 > label for label in range(NUM_LABELS)] for row in range(len(lengths))]
+        labels = np.array(flags, dtype=np.float32)
     return MicroBatch(
         input_ids=torch.from_numpy(input_ids),
         attention_mask=torch.from_numpy(mask),
@@ -98,12 +113,14 @@ def build_micro_batch(lengths: list[int], *, is_token_task: bool = False) -> Mic
 
 
 def _build_encoder() -> TextEncoder:
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS]
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS, "[MASK]"]
     vocab = {word: index for index, word in enumerate(words)}
     tokenizer = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B [SEP]",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
     )
     return TextEncoder(tokenizer, TextSettings(max_seq_len=MAX_SEQ_LEN))
 
@@ -116,5 +133,22 @@ def _row(
     word_labels = [int(word) % NUM_LABELS for word in words]
     is_token_task = task is Task.TOKEN
     labels = [IGNORED_LABEL, *word_labels, IGNORED_LABEL] if is_token_task else word_labels[:1]
+    if task is Task.MULTI_LABEL:
+        # A first word of the first ten gives no label at all.
+        labels = sorted(set(word_labels[:2])) if words[0] >= 10 else []
     input_ids = encoder.encode_texts([text])[0].input_ids
-    return {"row_id": row_id, "window": 0, "text": text, "text_pair": "", "input_ids": input_ids, "labels": labels}
+    return {
+        "row_id": row_id,
+        "window": 0,
+        "text": text,
+        "text_pair": "",
+        "input_ids": input_ids,
+        "labels": labels,
+    }
+
+
+def _as_pair(row: dict[str, Any], encoder: TextEncoder) -> dict[str, Any]:
+    words = row["text"].split(" ")
+    pair = (" ".join(words[:2]), " ".join(words[::-1][:3]))
+    input_ids = encoder.encode_pairs([pair])[0].input_ids
+    return {**row, "text": pair[0], "text_pair": pair[1], "input_ids": input_ids}
