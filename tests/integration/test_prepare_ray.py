@@ -92,6 +92,14 @@ def test_error_in_a_worker_reaches_the_user_as_itself(tmp_path, ray_cluster, cap
     assert list(Path(job.output_dir).iterdir()) == []
 
 
+def test_error_in_a_single_file_is_the_same(tmp_path, ray_cluster):
+    job = job_for(tmp_path, files=[str(write_files(tmp_path) / "1.csv")])
+    (tmp_path / "reviews" / "1.csv").write_text("txt,label\nfilm,1\n")
+
+    with pytest.raises(DataError, match="there is no column 'text'"):
+        prepare(job)
+
+
 def test_bad_row_stops_the_reading_when_told_to(tmp_path, ray_cluster):
     job = job_for(tmp_path, on_bad_rows="fail")
 
@@ -126,4 +134,4 @@ def test_bug_in_a_worker_is_not_hidden(tmp_path, ray_cluster):
     )
 
     with pytest.raises(AttributeError, match="'NoneType' object has no attribute"):
-        list(read_with_ray([None], recipe))
+        list(read_with_ray([None, None], recipe))
