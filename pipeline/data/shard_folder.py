@@ -18,8 +18,10 @@ from pipeline.contract.tokenization import TextEncoder
 from pipeline.data.disk import explain_full_disk
 from pipeline.data.intake import SelectedRows, select_rows
 from pipeline.data.ledger import REJECTED_NAME
+from pipeline.data.lengths import PICTURE_NAME, length_histogram
 from pipeline.data.padding import describe_buckets, padding_figures
 from pipeline.data.passes import Passes
+from pipeline.data.picture import draw_lengths
 from pipeline.data.plan import PlanSettings
 from pipeline.data.screen import PrepareScreen
 from pipeline.data.shard_files import WrittenShards, write_shards
@@ -28,7 +30,7 @@ from pipeline.data.token_rows import TokenRows, tokenise_rows
 from pipeline.data.vocabulary import train_encoder
 
 _SPOOL_NAME = ".spool"
-_VERSIONED = ("numpy", "pyarrow", "ray", "tokenizers")
+_VERSIONED = ("matplotlib", "numpy", "pyarrow", "ray", "tokenizers")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +65,13 @@ def build_shards(
     """
     with explain_full_disk(job.shards_dir), atomic_folder(job.shards_dir) as folder:
         made = _write_rows(job, inputs, folder, passes=passes, screen=screen)
+        figures = _describe_lengths(job, made.tokens, made.edges)
+        picture = draw_lengths(
+            histogram=figures["length_histogram"],
+            buckets=figures["buckets"],
+            padding=figures["padding"],
+        )
+        (folder / PICTURE_NAME).write_text(picture, encoding="utf-8")
         manifest = {
             "schema_version": SHARDS_SCHEMA_VERSION,
             "fingerprint": inputs.fingerprint,
@@ -73,7 +82,7 @@ def build_shards(
             "bucket_edges": made.edges.tolist(),
             "splits": _describe_splits(made),
             "rows": {**made.selected.ledger.counts(), **made.tokens.counts()},
-            **_describe_lengths(job, made.tokens, made.edges),
+            **figures,
             "versions": {name: version(name) for name in _VERSIONED},
             "files": hash_files(folder),
         }
@@ -178,6 +187,7 @@ def _describe_lengths(job: JobConfig, tokens: TokenRows, edges: IntArray) -> dic
         longest_first=job.train.longest_first,
     )
     return {
+        "length_histogram": length_histogram(lengths),
         "padding": padding_figures(lengths, edges, settings),
         "buckets": describe_buckets(lengths, edges, settings),
     }
