@@ -5,19 +5,17 @@ import io
 import json
 import os
 import shutil
-import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
 
 from rich.console import Console
 
 from pipeline.config import JobConfig, load_job
 from pipeline.contract.errors import TextlaneError
+from pipeline.contract.interrupts import heed_stop_signals
 from pipeline.contract.settings import Loaded, describe_settings
 from pipeline.stage import StageResult
 
@@ -61,16 +59,17 @@ _STAGE_HELP = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status: 0 done, 2 the user's mistake, 130 Ctrl-C."""
+    """Run one command and return its exit status.
+
+    0 done, 2 the user's mistake, 130 stopped by Ctrl-C, SIGTERM or a closed terminal.
+    """
     arguments = list(sys.argv[1:] if argv is None else argv)
     console = Console(stderr=True, soft_wrap=True)
     others = {entry.name: entry for entry in entry_points(group="textlane.commands")}
     if arguments and arguments[0] in others:
         return int(others[arguments[0]].load()(arguments))
     options = _build_parser(others).parse_args(arguments)
-    signal.signal(signal.SIGTERM, _stop_like_interrupt)
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # Ignored under nohup.
-        signal.signal(signal.SIGHUP, _stop_like_interrupt)
+    heed_stop_signals()
     try:
         options.call(options)
     except (TextlaneError, OSError, ImportError) as error:
@@ -82,11 +81,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         console.print("stopped; finished stages are kept, the same command goes on from there")
         return 130
     return 0
-
-
-def _stop_like_interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-    # A plain SIGTERM would skip every `finally` and leave Ray's processes running.
-    raise KeyboardInterrupt
 
 
 def _build_parser(others: dict[str, EntryPoint]) -> argparse.ArgumentParser:
