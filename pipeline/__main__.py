@@ -17,6 +17,7 @@ from pipeline.config import JobConfig, load_job
 from pipeline.contract.errors import TextlaneError
 from pipeline.contract.interrupts import heed_stop_signals
 from pipeline.contract.settings import Loaded, describe_settings
+from pipeline.output_claim import claim_output
 from pipeline.stage import StageResult
 
 Stage = Callable[..., StageResult]
@@ -167,8 +168,9 @@ def _load_stage(name: str) -> Stage:
 def _run_stages(options: argparse.Namespace) -> None:
     job = load_job(options.config, options.sets).settings
     stages = ["prepare", "train", "evaluate", "export"]
-    for name in stages if options.command == "run" else [options.command]:
-        _run_stage(name, job, force=options.force)
+    with claim_output(job.output_dir):
+        for name in stages if options.command == "run" else [options.command]:
+            _run_stage(name, job, force=options.force)
 
 
 def _run_stage(name: str, job: JobConfig, *, force: bool) -> None:

@@ -8,7 +8,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -124,7 +124,8 @@ def _keep_from_ray(*, is_ours: bool) -> Iterator[None]:
     """
     from ray._private import utils
 
-    set_handler, die_with_parent = utils.set_sigterm_handler, utils.set_kill_on_parent_death_linux
+    set_handler = utils.set_sigterm_handler
+    die_with_parent: Callable[[], None] = utils.set_kill_on_parent_death_linux
 
     def stand_apart() -> None:
         os.setpgid(0, 0)

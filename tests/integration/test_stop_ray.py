@@ -101,7 +101,8 @@ def test_sigterm_stops_a_stage_on_ray_as_ctrl_c_does(tmp_path, scratch, command,
     write_job(tmp_path, rows=60_000 if command == "prepare" else 600)
     if command == "train":
         prepare = start("prepare", tmp_path, scratch)
-        assert prepare.communicate(timeout=120) and prepare.returncode == 0
+        assert prepare.communicate(timeout=120)
+        assert prepare.returncode == 0
     process = start(command, tmp_path, scratch)
     try:
         wait_for(lambda: any(scratch.glob(sign)) or any(tmp_path.glob(f"out/{sign}")), process)
