@@ -14,7 +14,8 @@ from pathlib import Path
 from rich.console import Console
 
 from pipeline.config import JobConfig, load_job
-from pipeline.contract.errors import TextlaneError
+from pipeline.config.explain import as_json, as_text, explain_settings
+from pipeline.contract.errors import ConfigError, TextlaneError
 from pipeline.contract.interrupts import heed_stop_signals
 from pipeline.contract.settings import Loaded, describe_settings
 from pipeline.output_claim import claim_output
@@ -27,6 +28,7 @@ examples:
   textlane run --config job_configs/demo_cpu.yaml
   textlane train --config job_configs/demo_cpu.yaml --set train.epochs=2
   TEXTLANE_TRAIN__BASE_LR=1e-4 textlane config --config job_configs/demo_cpu.yaml
+  textlane config --explain
   textlane inspect outputs/demo_cpu/shards
   textlane predict --bundle outputs/demo_cpu/bundle "A film to see twice."
   textlane demo --config job_configs/demo_cpu.yaml
@@ -97,8 +99,15 @@ def _build_parser(others: dict[str, EntryPoint]) -> argparse.ArgumentParser:
         command = commands.add_parser(name, parents=[job], help=text, description=text)
         command.add_argument("--force", action="store_true", help="do finished work again")
         command.set_defaults(call=_run_stages)
-    text = "print every setting, its value and where it came from"
-    command = commands.add_parser("config", parents=[job], help=text, description=text)
+    text = "print every setting, its value and where it came from; --explain: what it means"
+    command = commands.add_parser(
+        "config", parents=[_job_options(is_required=False)], help=text, description=text
+    )
+    command.add_argument(
+        "--explain",
+        action="store_true",
+        help="print what each setting means, what it may be and its default; needs no --config",
+    )
     command.add_argument("--json", action="store_true", help="print JSON for programs")
     command.set_defaults(call=_print_config)
     text = "repeat a bundle's checks on this machine, without torch"
@@ -131,9 +140,9 @@ def _add_inspect(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     command.set_defaults(call=_inspect)
 
 
-def _job_options() -> argparse.ArgumentParser:
+def _job_options(*, is_required: bool = True) -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(add_help=False)
-    options.add_argument("--config", type=Path, required=True, help="the job's YAML file")
+    options.add_argument("--config", type=Path, required=is_required, help="the job's YAML file")
     options.add_argument(
         "--set",
         dest="sets",
@@ -183,6 +192,15 @@ def _run_stage(name: str, job: JobConfig, *, force: bool) -> None:
 
 
 def _print_config(options: argparse.Namespace) -> None:
+    if options.explain:
+        _explain_config(options)
+        return
+    if options.config is None:
+        raise ConfigError(
+            "there is no job to show",
+            place="--config",
+            remedy="Name its YAML file, or add --explain to read what every setting means.",
+        )
     loaded: Loaded[JobConfig] = load_job(options.config, options.sets)
     rows = describe_settings(loaded)
     if options.json:
@@ -195,6 +213,16 @@ def _print_config(options: argparse.Namespace) -> None:
         print(f"{key:<{widths[0]}}  {text:<{widths[1]}}  {origin}")
 
 
+def _explain_config(options: argparse.Namespace) -> None:
+    if options.sets and options.config is None:
+        raise ConfigError(
+            "there is no job to set this in", place="--set", remedy="Add --config FILE."
+        )
+    loaded = load_job(options.config, options.sets) if options.config else None
+    write = as_json if options.json else as_text
+    _print_text(write(explain_settings(JobConfig), loaded))
+
+
 def _verify(options: argparse.Namespace) -> None:
     from pipeline.export.verify import verify
 
@@ -203,8 +231,8 @@ def _verify(options: argparse.Namespace) -> None:
 
 
 def _inspect(options: argparse.Namespace) -> None:
+    from pipeline.data import inspection_text
     from pipeline.data.inspection import inspect_shards
-    from pipeline.data.inspection_text import as_json, as_tables
 
     inspection = inspect_shards(options.shards, verify=options.verify)
     if options.picture:
@@ -212,11 +240,11 @@ def _inspect(options: argparse.Namespace) -> None:
 
         inspection = draw_inspection(inspection, options.picture)
     if options.json:
-        _print_text(as_json(inspection))
+        _print_text(inspection_text.as_json(inspection))
         return
     is_terminal = sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if is_terminal else None
-    _print_text(as_tables(inspection, width=width))
+    _print_text(inspection_text.as_tables(inspection, width=width))
 
 
 def _print_text(text: str) -> None:

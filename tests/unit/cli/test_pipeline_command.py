@@ -53,7 +53,7 @@ def test_config_prints_one_line_for_each_setting(job_file, capsys):
         (["--set", "name=../up"], "--set: name: string should match pattern"),
         (["--set", f"name={'x' * 65}"], "--set: name: string should match pattern"),
         (["--set", "name="], "--set: name: input should be a valid string (got None)"),
-        (["--set", "data.files=[]"], "--set: data.files: tuple should have at least 1 item"),
+        (["--set", "data.files=[]"], "--set: data.files: the list should have at least 1 item"),
     ],
 )
 def test_a_wrong_setting_is_one_line_and_status_2(job_file, capsys, arguments, message):
@@ -68,9 +68,11 @@ def test_a_wrong_setting_is_one_line_and_status_2(job_file, capsys, arguments, m
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "the file must hold a mapping of sections"),
+        ("", "the file is empty; it must hold a mapping of sections. `textlane config"),
         ("- a", "the file must hold a mapping of sections"),
-        ("a: [", "not valid YAML"),
+        ("a: [", "job.yaml:1: not valid YAML: expected the node content"),
+        ("name: x\n data: y", "job.yaml:2: not valid YAML: mapping values are not allowed here."),
+        ("name: x\n data: y", "Correct this line or one above it: `key: value`"),
         ("name: 2026-99-99", "not valid YAML"),
         ("name: \x00", "not valid YAML"),
         ("name: x", "the setting is missing"),
@@ -92,7 +94,7 @@ def test_a_missing_file_says_where_complete_ones_are(tmp_path, capsys):
     status = main(["run", "--config", str(tmp_path / "no.yaml")])
 
     assert status == 2
-    assert "job_configs holds complete ones" in " ".join(capsys.readouterr().err.split())
+    assert "job_configs holds complete files" in " ".join(capsys.readouterr().err.split())
 
 
 def test_debug_shows_the_traceback(job_file):
@@ -140,3 +142,62 @@ def test_text_with_underscores_stays_text(job_file, capsys):
     main(["config", "--json", "--config", str(job_file), "--set", "data.text_column=12_5e0"])
 
     assert json.loads(capsys.readouterr().out)["data.text_column"]["value"] == "12_5e0"
+
+
+@pytest.fixture
+def explained(capsys):
+    assert main(["config", "--explain", "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_explain_needs_no_job_and_leaves_no_setting_out(explained, job_file, capsys):
+    main(["config", "--json", "--config", str(job_file)])
+
+    assert set(explained) == set(json.loads(capsys.readouterr().out))
+    assert all(help_of["meaning"] and help_of["allowed"] for help_of in explained.values())
+
+
+@pytest.mark.parametrize(
+    ("key", "allowed", "default"),
+    [
+        ("name", "text", None),
+        ("data.files", "list of texts", None),
+        ("data.label_names", "mapping of text to text", {}),
+        ("data.sample_rows", "whole number from 1 or null", None),
+        ("train.base_lr", "number over 0", 3e-4),
+        ("train.precision", "fp32, bf16 or fp16", "fp32"),
+        ("model.dropout", "number from 0 under 1", 0.1),
+        ("ray.use_gpu", "true or false", False),
+    ],
+)
+def test_explain_says_what_a_setting_may_be(explained, key, allowed, default):
+    assert (explained[key]["allowed"], explained[key]["default"]) == (allowed, default)
+
+
+def test_explain_shows_the_meaning_and_of_a_job_also_the_value(job_file, capsys):
+    sets = ["--set", "data.label_names={a: b}"]
+
+    main(["config", "--explain", "--config", str(job_file), *sets])
+
+    paragraphs = capsys.readouterr().out.split("\n\n")
+    lines = {text.split("\n")[0]: text.strip().split("\n    ")[1:] for text in paragraphs}
+    assert lines["train.base_lr"] == [
+        "Peak learning rate for a global batch of 256; used: base_lr × global_batch / 256.",
+        "number over 0; default: 0.0003",
+        "here: 0.0003 (default)",
+    ]
+    assert lines["data.label_names"][-1] == 'here: {"a": "b"} (--set)'
+    assert lines["name"][1:] == ["text; default: none, must be set", f'here: "small" ({job_file})']
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "--config: there is no job to show. Name its YAML file, or add --explain"),
+        (["--explain", "--set", "seed=1"], "--set: there is no job to set this in"),
+    ],
+)
+def test_config_without_a_job_says_what_to_add(capsys, arguments, message):
+    assert main(["config", *arguments]) == 2
+
+    assert message in " ".join(capsys.readouterr().err.split())

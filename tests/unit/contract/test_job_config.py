@@ -87,7 +87,10 @@ def test_every_setting_says_what_it_means():
         (["model.max_seq_len=2"], r"model\.max_seq_len: .*greater than or equal to 3"),
         (["export.opset=18"], r"export\.opset: .*less than or equal to 17"),
         (["ray.use_gpu=maybe"], r"ray\.use_gpu: .*valid boolean"),
-        (["task=ranking"], r"task: .*'sequence_classification', 'token_classification' or 'multi_label"),
+        (
+            ["task=ranking"],
+            r"task: .*'sequence_classification', 'token_classification' or 'multi_label",
+        ),
         (
             ["data.validation_share=0.5", "data.test_share=0.5"],
             r"validation_share 0\.5 \+ test_share 0\.5 leave nothing to train on\. Lower one",
