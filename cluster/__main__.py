@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from cluster import COMMANDS
 from cluster.demo import DemoOptions, run_demo
 from pipeline.contract.errors import TextlaneError
 from pipeline.contract.interrupts import heed_stop_signals
@@ -44,11 +45,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="textlane")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    text = "run a job, serve its bundle, send real requests and print one table"
     demo = commands.add_parser(
         "demo",
-        help=text,
-        description=f"Command that will {text}; then stop all that was started.",
+        help=COMMANDS["demo"],
+        description=f"Command that will {COMMANDS['demo']}; then stop all that was started.",
         epilog="example: textlane demo --config job_configs/demo_cpu.yaml --requests 500",
     )
     demo.add_argument("--config", type=Path, required=True, help="the job's YAML file")

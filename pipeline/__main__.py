@@ -8,6 +8,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
@@ -90,7 +91,7 @@ def _build_parser(others: dict[str, EntryPoint]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="textlane",
         description="Train, verify and serve variable-length text models on Ray.",
-        epilog=f"{_EPILOG}Also installed: {', '.join(sorted(others)) or 'no other commands'}.",
+        epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -116,7 +117,16 @@ def _build_parser(others: dict[str, EntryPoint]) -> argparse.ArgumentParser:
     command.add_argument("--debug", action="store_true", help="show tracebacks")
     command.set_defaults(call=_verify)
     _add_inspect(commands)
+    for name, entry in sorted(others.items()):
+        # Listed only: main() hands their arguments on before anything is parsed here.
+        commands.add_parser(name, help=_help_line(entry))
     return parser
+
+
+def _help_line(entry: EntryPoint) -> str:
+    # The package alone is imported, which loads nothing; the command itself would load much.
+    package = import_module(entry.module.rpartition(".")[0])
+    return str(getattr(package, "COMMANDS", {}).get(entry.name, "another package's command"))
 
 
 def _add_inspect(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

@@ -1,6 +1,8 @@
 """The command line: help that teaches, errors in one line, settings with their origin."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -113,13 +115,37 @@ def test_every_command_explains_itself(command, capsys):
     assert len(capsys.readouterr().out) > 200
 
 
-def test_help_names_the_commands_of_the_other_packages(capsys):
+def test_help_lists_every_command_with_one_line(capsys):
     with pytest.raises(SystemExit, match="0"):
         main(["--help"])
 
-    help_text = capsys.readouterr().out
-    assert "predict" in help_text
-    assert "demo" in help_text
+    help_text = " ".join(capsys.readouterr().out.split())
+    assert "predict label texts with a bundle, without a server" in help_text
+    assert "demo run a job, serve its bundle, send real requests" in help_text
+    assert "train train on the shards" in help_text
+
+
+def test_a_command_that_is_not_there_is_answered_with_all_that_are(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["traim"])
+
+    error = capsys.readouterr().err
+    assert "invalid choice: 'traim'" in error
+    for command in ("prepare", "train", "inspect", "config", "predict", "demo"):
+        assert repr(command) in error
+
+
+def test_the_list_of_commands_loads_none_of_them():
+    code = (
+        "import sys; from pipeline.__main__ import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "print([m for m in ('serve_app.__main__', 'cluster.demo', 'numpy') if m in sys.modules])"
+    )
+
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+    assert result.stdout.splitlines()[-1] == "[]", result.stderr
 
 
 def test_verify_of_a_folder_that_is_no_bundle_names_its_manifest(tmp_path, capsys):
@@ -127,6 +153,18 @@ def test_verify_of_a_folder_that_is_no_bundle_names_its_manifest(tmp_path, capsy
 
     assert status == 2
     assert "manifest.json" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("command", ["verify", "inspect"])
+def test_the_folder_around_others_names_them(tmp_path, capsys, command):
+    for name in ("shards", "bundle"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "manifest.json").write_text("{}")
+
+    assert main([command, str(tmp_path)]) == 2
+
+    error = " ".join(capsys.readouterr().err.split())
+    assert f"Name one of the folders in it: {tmp_path}/bundle, {tmp_path}/shards." in error
 
 
 def test_a_name_that_the_file_system_refuses_is_one_line_and_status_2(capsys):
