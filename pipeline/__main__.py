@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pipeline.config import JobConfig, load_job
+from pipeline.config import JobConfig, check_pretrained, load_job
 from pipeline.config.explain import as_json, as_text, explain_settings
 from pipeline.contract.errors import ConfigError, TextlaneError
 from pipeline.contract.interrupts import heed_stop_signals
@@ -187,8 +187,11 @@ def _load_stage(name: str) -> Stage:
 def _run_stages(options: argparse.Namespace) -> None:
     job = load_job(options.config, options.sets).settings
     stages = ["prepare", "train", "evaluate", "export"]
+    chosen = stages if options.command == "run" else [options.command]
     with claim_output(job.output_dir):
-        for name in stages if options.command == "run" else [options.command]:
+        if {"prepare", "train"} & set(chosen):
+            check_pretrained(job)
+        for name in chosen:
             _run_stage(name, job, force=options.force)
 
 

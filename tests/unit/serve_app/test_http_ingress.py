@@ -95,7 +95,12 @@ def test_texts_are_answered_as_a_list_with_scores_if_asked(client):
         ({"texts": []}, 400, "InvalidRequestError", "body['texts']"),
         ({"texts": ["a", 1]}, 400, "InvalidRequestError", "body['texts'][1]"),
         ({"texts": ["a"] * 65}, 400, "InvalidRequestError", "65 texts are over the limit of 64"),
-        ({"txt": "a"}, 400, "InvalidRequestError", "body['txt']: unknown field. Did you mean text?"),
+        (
+            {"txt": "a"},
+            400,
+            "InvalidRequestError",
+            "body['txt']: unknown field. Did you mean text?",
+        ),
         ({"Texts": []}, 400, "InvalidRequestError", "unknown field. Did you mean texts? Send {"),
         ({"inputs": "a"}, 400, "InvalidRequestError", "body['inputs']: unknown field. Send {"),
         ({"text": "a", "scores": "yes"}, 400, "InvalidRequestError", "body['scores']"),
