@@ -1,1 +1,4 @@
 """Where textlane runs: local start and stop, and the demo."""
+
+COMMANDS = {"demo": "run a job, serve its bundle, send real requests and print one table"}
+"""Commands of this package with one line each, for the list that `textlane --help` prints."""

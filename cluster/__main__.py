@@ -1,26 +1,26 @@
 """The `textlane demo` command: parsing and calls only."""
 
 import argparse
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
 
 from rich.console import Console
 
+from cluster import COMMANDS
 from cluster.demo import DemoOptions, run_demo
 from pipeline.contract.errors import TextlaneError
+from pipeline.contract.interrupts import heed_stop_signals
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status: 0 done, 2 the user's mistake, 130 Ctrl-C."""
+    """Run one command and return its exit status.
+
+    0 done, 2 the user's mistake, 130 stopped by Ctrl-C, SIGTERM or a closed terminal.
+    """
     options = _build_parser().parse_args(argv)
     console = Console(stderr=True, soft_wrap=True)
-    signal.signal(signal.SIGTERM, _stop_like_interrupt)
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # Ignored under nohup.
-        signal.signal(signal.SIGHUP, _stop_like_interrupt)
+    heed_stop_signals()
     try:
         run_demo(
             DemoOptions(
@@ -42,19 +42,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _stop_like_interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-    # A plain SIGTERM would skip every `finally` and leave the server running.
-    raise KeyboardInterrupt
-
-
 def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="textlane")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    text = "run a job, serve its bundle, send real requests and print one table"
     demo = commands.add_parser(
         "demo",
-        help=text,
-        description=f"Command that will {text}; then stop all that was started.",
+        help=COMMANDS["demo"],
+        description=f"Command that will {COMMANDS['demo']}; then stop all that was started.",
         epilog="example: textlane demo --config job_configs/demo_cpu.yaml --requests 500",
     )
     demo.add_argument("--config", type=Path, required=True, help="the job's YAML file")

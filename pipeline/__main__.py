@@ -5,20 +5,21 @@ import io
 import json
 import os
 import shutil
-import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
 
 from rich.console import Console
 
-from pipeline.config import JobConfig, load_job
-from pipeline.contract.errors import TextlaneError
+from pipeline.config import JobConfig, check_pretrained, load_job
+from pipeline.config.explain import as_json, as_text, explain_settings
+from pipeline.contract.errors import ConfigError, TextlaneError
+from pipeline.contract.interrupts import heed_stop_signals
 from pipeline.contract.settings import Loaded, describe_settings
+from pipeline.output_claim import claim_output
 from pipeline.stage import StageResult
 
 Stage = Callable[..., StageResult]
@@ -28,6 +29,7 @@ examples:
   textlane run --config job_configs/demo_cpu.yaml
   textlane train --config job_configs/demo_cpu.yaml --set train.epochs=2
   TEXTLANE_TRAIN__BASE_LR=1e-4 textlane config --config job_configs/demo_cpu.yaml
+  textlane config --explain
   textlane inspect outputs/demo_cpu/shards
   textlane predict --bundle outputs/demo_cpu/bundle "A film to see twice."
   textlane demo --config job_configs/demo_cpu.yaml
@@ -61,16 +63,17 @@ _STAGE_HELP = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status: 0 done, 2 the user's mistake, 130 Ctrl-C."""
+    """Run one command and return its exit status.
+
+    0 done, 2 the user's mistake, 130 stopped by Ctrl-C, SIGTERM or a closed terminal.
+    """
     arguments = list(sys.argv[1:] if argv is None else argv)
     console = Console(stderr=True, soft_wrap=True)
     others = {entry.name: entry for entry in entry_points(group="textlane.commands")}
     if arguments and arguments[0] in others:
         return int(others[arguments[0]].load()(arguments))
     options = _build_parser(others).parse_args(arguments)
-    signal.signal(signal.SIGTERM, _stop_like_interrupt)
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # Ignored under nohup.
-        signal.signal(signal.SIGHUP, _stop_like_interrupt)
+    heed_stop_signals()
     try:
         options.call(options)
     except (TextlaneError, OSError, ImportError) as error:
@@ -84,16 +87,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _stop_like_interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-    # A plain SIGTERM would skip every `finally` and leave Ray's processes running.
-    raise KeyboardInterrupt
-
-
 def _build_parser(others: dict[str, EntryPoint]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="textlane",
         description="Train, verify and serve variable-length text models on Ray.",
-        epilog=f"{_EPILOG}Also installed: {', '.join(sorted(others)) or 'no other commands'}.",
+        epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -102,8 +100,15 @@ def _build_parser(others: dict[str, EntryPoint]) -> argparse.ArgumentParser:
         command = commands.add_parser(name, parents=[job], help=text, description=text)
         command.add_argument("--force", action="store_true", help="do finished work again")
         command.set_defaults(call=_run_stages)
-    text = "print every setting, its value and where it came from"
-    command = commands.add_parser("config", parents=[job], help=text, description=text)
+    text = "print every setting, its value and where it came from; --explain: what it means"
+    command = commands.add_parser(
+        "config", parents=[_job_options(is_required=False)], help=text, description=text
+    )
+    command.add_argument(
+        "--explain",
+        action="store_true",
+        help="print what each setting means, what it may be and its default; needs no --config",
+    )
     command.add_argument("--json", action="store_true", help="print JSON for programs")
     command.set_defaults(call=_print_config)
     text = "repeat a bundle's checks on this machine, without torch"
@@ -112,7 +117,16 @@ def _build_parser(others: dict[str, EntryPoint]) -> argparse.ArgumentParser:
     command.add_argument("--debug", action="store_true", help="show tracebacks")
     command.set_defaults(call=_verify)
     _add_inspect(commands)
+    for name, entry in sorted(others.items()):
+        # Listed only: main() hands their arguments on before anything is parsed here.
+        commands.add_parser(name, help=_help_line(entry))
     return parser
+
+
+def _help_line(entry: EntryPoint) -> str:
+    # The package alone is imported, which loads nothing; the command itself would load much.
+    package = import_module(entry.module.rpartition(".")[0])
+    return str(getattr(package, "COMMANDS", {}).get(entry.name, "another package's command"))
 
 
 def _add_inspect(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -136,9 +150,9 @@ def _add_inspect(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     command.set_defaults(call=_inspect)
 
 
-def _job_options() -> argparse.ArgumentParser:
+def _job_options(*, is_required: bool = True) -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(add_help=False)
-    options.add_argument("--config", type=Path, required=True, help="the job's YAML file")
+    options.add_argument("--config", type=Path, required=is_required, help="the job's YAML file")
     options.add_argument(
         "--set",
         dest="sets",
@@ -173,8 +187,12 @@ def _load_stage(name: str) -> Stage:
 def _run_stages(options: argparse.Namespace) -> None:
     job = load_job(options.config, options.sets).settings
     stages = ["prepare", "train", "evaluate", "export"]
-    for name in stages if options.command == "run" else [options.command]:
-        _run_stage(name, job, force=options.force)
+    chosen = stages if options.command == "run" else [options.command]
+    with claim_output(job.output_dir):
+        if {"prepare", "train"} & set(chosen):
+            check_pretrained(job)
+        for name in chosen:
+            _run_stage(name, job, force=options.force)
 
 
 def _run_stage(name: str, job: JobConfig, *, force: bool) -> None:
@@ -187,6 +205,15 @@ def _run_stage(name: str, job: JobConfig, *, force: bool) -> None:
 
 
 def _print_config(options: argparse.Namespace) -> None:
+    if options.explain:
+        _explain_config(options)
+        return
+    if options.config is None:
+        raise ConfigError(
+            "there is no job to show",
+            place="--config",
+            remedy="Name its YAML file, or add --explain to read what every setting means.",
+        )
     loaded: Loaded[JobConfig] = load_job(options.config, options.sets)
     rows = describe_settings(loaded)
     if options.json:
@@ -199,6 +226,16 @@ def _print_config(options: argparse.Namespace) -> None:
         print(f"{key:<{widths[0]}}  {text:<{widths[1]}}  {origin}")
 
 
+def _explain_config(options: argparse.Namespace) -> None:
+    if options.sets and options.config is None:
+        raise ConfigError(
+            "there is no job to set this in", place="--set", remedy="Add --config FILE."
+        )
+    loaded = load_job(options.config, options.sets) if options.config else None
+    write = as_json if options.json else as_text
+    _print_text(write(explain_settings(JobConfig), loaded))
+
+
 def _verify(options: argparse.Namespace) -> None:
     from pipeline.export.verify import verify
 
@@ -207,8 +244,8 @@ def _verify(options: argparse.Namespace) -> None:
 
 
 def _inspect(options: argparse.Namespace) -> None:
+    from pipeline.data import inspection_text
     from pipeline.data.inspection import inspect_shards
-    from pipeline.data.inspection_text import as_json, as_tables
 
     inspection = inspect_shards(options.shards, verify=options.verify)
     if options.picture:
@@ -216,11 +253,11 @@ def _inspect(options: argparse.Namespace) -> None:
 
         inspection = draw_inspection(inspection, options.picture)
     if options.json:
-        _print_text(as_json(inspection))
+        _print_text(inspection_text.as_json(inspection))
         return
     is_terminal = sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if is_terminal else None
-    _print_text(as_tables(inspection, width=width))
+    _print_text(inspection_text.as_tables(inspection, width=width))
 
 
 def _print_text(text: str) -> None:

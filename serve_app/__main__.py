@@ -16,9 +16,11 @@ from pipeline.contract.errors import (
     EmptyTextError,
     InferenceError,
     InvalidRequestError,
+    RequestError,
     TextlaneError,
 )
 from pipeline.contract.tokenization import TextEncoder
+from serve_app import COMMANDS
 from serve_app.answers import build_answer
 from serve_app.config import ServeSettings, load_serve_settings
 from serve_app.encoding import EncodedRow, check_pairing, encode_pair, encode_texts
@@ -38,6 +40,8 @@ One text an argument; without any, one text a line from standard input. A bundle
 takes one --pair for each text, in the same order. The answers are tab-separated lines (label,
 score, text; several labels and their scores are joined by commas; for word labels word,
 label, score and an empty line after each text) or, with --json, one JSON object a line.
+A text that cannot be answered is named on standard error by its number; the others are
+answered all the same, and the exit status is 1.
 """
 
 
@@ -50,10 +54,13 @@ class _Input:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status: 0 done, 2 the user's mistake, 130 Ctrl-C."""
+    """Run the command and return its exit status.
+
+    0 done, 1 a text had no answer, 2 the user's mistake in the command, 130 Ctrl-C.
+    """
     options = _build_parser().parse_args(argv)
     try:
-        _predict(options)
+        return 1 if _predict(options) else 0
     except BrokenPipeError:
         # The reader, such as `head`, has seen enough; Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -61,23 +68,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (TextlaneError, OSError, ImportError) as error:
         if options.debug:
             raise
-        Console(stderr=True, soft_wrap=True).print(
-            f"error: {error}", style="red", markup=False, highlight=False
-        )
+        _print_error(error)
         return 2
     except KeyboardInterrupt:
         return 130
-    return 0
+
+
+def _print_error(error: Exception) -> None:
+    Console(stderr=True, soft_wrap=True).print(
+        f"error: {error}", style="red", markup=False, highlight=False
+    )
 
 
 def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="textlane")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    text = "label texts with a bundle, without a server"
     predict = commands.add_parser(
         "predict",
-        help=text,
-        description=f"Command to {text}.",
+        help=COMMANDS["predict"],
+        description=f"Command to {COMMANDS['predict']}.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -94,7 +103,7 @@ def _build_parser() -> argparse.ArgumentParser:
         "--config",
         type=Path,
         default=Path(__file__).with_name("config.yaml"),
-        help="the Ray Serve file (default: the installed serve_app/config.yaml)",
+        help="the Ray Serve file, not a job's (default: the installed serve_app/config.yaml)",
     )
     predict.add_argument(
         "--set",
@@ -110,24 +119,36 @@ def _build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _predict(options: argparse.Namespace) -> None:
+def _predict(options: argparse.Namespace) -> int:
+    """Print the answers and return how many texts had none."""
     settings = load_serve_settings(options.config, options.sets).settings
     if options.bundle:
         settings = settings.model_copy(update={"bundle": str(options.bundle)})
-    served = open_served(settings)
+    served = open_served(settings, named_by="--bundle")
     takes_pairs = served.bundle.manifest.takes_pairs
     check_pairing(is_pair=bool(options.pairs), takes_pairs=takes_pairs, place="--pair")
     _accept_any_bytes()
     is_given = options.texts or options.pairs
     inputs = _read_arguments(options.texts, options.pairs) if is_given else _read_stdin()
+    num_failed = 0
     for given, answer in _label(inputs, served, settings):
-        texts = {"text": given.text}
-        if given.text_pair is not None:
-            texts["text_pair"] = given.text_pair
-        if options.json:
-            print(json.dumps({**texts, **answer.model_dump()}, ensure_ascii=False))
+        if isinstance(answer, TextlaneError):
+            if options.debug:
+                raise answer
+            _print_error(answer)
+            num_failed += 1
         else:
-            print(_as_lines(list(texts.values()), answer))
+            print(_as_text(given, answer, is_json=options.json))
+    return num_failed
+
+
+def _as_text(given: _Input, answer: AnyAnswer, *, is_json: bool) -> str:
+    texts = {"text": given.text}
+    if given.text_pair is not None:
+        texts["text_pair"] = given.text_pair
+    if is_json:
+        return json.dumps({**texts, **answer.model_dump()}, ensure_ascii=False)
+    return _as_lines(list(texts.values()), answer)
 
 
 def _accept_any_bytes() -> None:
@@ -139,7 +160,7 @@ def _accept_any_bytes() -> None:
 
 def _label(
     inputs: Iterable[_Input], served: Served, settings: ServeSettings
-) -> Iterator[tuple[_Input, AnyAnswer]]:
+) -> Iterator[tuple[_Input, AnyAnswer | TextlaneError]]:
     manifest, limits = served.bundle.manifest, served.limits
     encoder = served.bundle.load_text_encoder()
     session = ScoringSession(
@@ -151,20 +172,40 @@ def _label(
     )
     waiting = iter(inputs)
     while chunk := list(itertools.islice(waiting, _TEXTS_AT_ONCE)):
-        rows = _encode(chunk, encoder, served)
-        outcomes = score_rows(
-            session,
-            [row.encoded.input_ids for row in rows],
-            max_batch_tokens=limits.max_batch_tokens,
-            max_batch_requests=limits.max_batch_requests,
+        rows = _encode_good(chunk, encoder, served)
+        good = [row for row in rows if isinstance(row, EncodedRow)]
+        scored = iter(
+            score_rows(
+                session,
+                [row.encoded.input_ids for row in good],
+                max_batch_tokens=limits.max_batch_tokens,
+                max_batch_requests=limits.max_batch_requests,
+            )
         )
-        for given, row, outcome in zip(chunk, rows, outcomes, strict=True):
+        for given, row in zip(chunk, rows, strict=True):
+            if isinstance(row, RequestError):
+                yield given, row
+                continue
+            outcome = next(scored)
             if isinstance(outcome, InferenceError):
-                raise InferenceError(outcome.problem, place=given.place) from outcome
+                yield given, InferenceError(outcome.problem, place=given.place)
+                continue
             answer = build_answer(
                 row, outcome, task=manifest.task, labels=manifest.labels, with_scores=True
             )
             yield given, answer
+
+
+def _encode_good(
+    inputs: Sequence[_Input], encoder: TextEncoder, served: Served
+) -> Sequence[EncodedRow | RequestError]:
+    try:
+        return _encode(inputs, encoder, served)
+    except RequestError as error:
+        if len(inputs) == 1:
+            return [error]
+    # Together is faster; one by one only finds out which of them cannot be encoded.
+    return [row for given in inputs for row in _encode_good([given], encoder, served)]
 
 
 def _encode(inputs: Sequence[_Input], encoder: TextEncoder, served: Served) -> list[EncodedRow]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -17,6 +17,8 @@ from pipeline.contract.settings import (
 )
 
 ENV_PREFIX = "TEXTLANE_SERVE_"
+_JOB_KEYS = {"data", "output_dir", "task", "train"}
+"""Settings that stand in files of jobs and in no file of serving."""
 
 Count = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0.0, strict=False)]
@@ -24,6 +26,10 @@ PositiveFloat = Annotated[float, Field(gt=0.0, strict=False)]
 
 class ServeSettings(Settings):
     """How a bundle is served; ``null`` takes what the bundle says."""
+
+    hint: ClassVar[str] = (
+        "serve_app/config.py explains every setting, serve_app/config.yaml is a complete file."
+    )
 
     bundle: Annotated[str, Field(min_length=1)]
     """Folder of the bundle; a relative path starts where the command is called."""
@@ -114,9 +120,16 @@ def load_serve_settings(file: Path, sets: Sequence[str] = ()) -> Loaded[ServeSet
     Raises:
         ConfigError: with field, value and remedy.
     """
-    values = read_yaml_mapping(file)
+    values = read_yaml_mapping(file, hint=ServeSettings.hint)
     if "applications" in values:
         values = _application_arguments(values, file)
+    elif _JOB_KEYS & values.keys():
+        raise ConfigError(
+            "this is the file of a job; --config takes the Ray Serve file here",
+            place=str(file),
+            remedy=f"Leave --config out and name the bundle: --bundle "
+            f"{values.get('output_dir', 'OUTPUT_DIR')}/bundle.",
+        )
     return _from_mapping(values, source=str(file), sets=sets)
 
 

@@ -1,5 +1,6 @@
 """HTTP: routes, validation, and which error is which status."""
 
+import difflib
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -61,6 +62,7 @@ STATUS_BY_ERROR: dict[type[TextlaneError], int] = {
 PREDICT_PATH, HEALTH_PATH, MODEL_PATH = "/v1/predict", "/healthz", "/v1/model"
 _RETRY_AFTER_S = 1
 _JSON = "application/json"
+_EXAMPLE = 'Send {"text": "..."} or {"texts": ["...", "..."]}; /docs has the schema.'
 _logger = logging.getLogger(__name__)
 
 
@@ -160,11 +162,13 @@ def parse_request(body: bytes) -> PredictRequest:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = "body" + "".join(f"[{part!r}]" for part in first["loc"])
-        problem = first["msg"].removeprefix("Value error, ")
+        problem, remedy = first["msg"].removeprefix("Value error, "), _EXAMPLE
+        if first["type"] == "extra_forbidden":
+            problem = "unknown field"
+            names = difflib.get_close_matches(str(first["loc"][-1]), PredictRequest.model_fields, 1)
+            remedy = "".join(f"Did you mean {name}? " for name in names) + _EXAMPLE
         raise InvalidRequestError(
-            problem[0].lower() + problem[1:],
-            place=place,
-            remedy='Send {"text": "..."} or {"texts": ["...", "..."]}; /docs has the schema.',
+            problem[0].lower() + problem[1:], place=place, remedy=remedy
         ) from None
 
 

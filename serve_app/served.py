@@ -23,13 +23,22 @@ class Served:
         return f"{self.bundle.version}/{self.model_path.name}"
 
 
-def open_served(settings: ServeSettings, *, expected_version: str | None = None) -> Served:
+_BY_SETTING = "the variable TEXTLANE_SERVE__BUNDLE (`bundle` in the serving file)"
+
+
+def open_served(
+    settings: ServeSettings,
+    *,
+    expected_version: str | None = None,
+    named_by: str = _BY_SETTING,
+) -> Served:
     """Return the bundle of the settings, every byte checked.
 
     Args:
         settings: a relative ``bundle`` starts in the working folder.
         expected_version: refuse any other; replicas pass what the application was built
             with, so that two replicas never answer from different bundles.
+        named_by: where the caller's user names a bundle, for the remedy.
 
     Raises:
         MissingFileError: there is no bundle; names the absolute path and the remedy.
@@ -39,12 +48,7 @@ def open_served(settings: ServeSettings, *, expected_version: str | None = None)
     """
     folder = Path(settings.bundle).resolve()
     if not (folder / MANIFEST_NAME).is_file():
-        raise MissingFileError(
-            "there is no bundle here",
-            place=str(folder),
-            remedy="Run `make demo` to make one, or set the variable TEXTLANE_SERVE__BUNDLE "
-            "(`bundle` in the serving file) to the absolute path of yours.",
-        )
+        raise _no_bundle(folder, named_by)
     bundle = load_bundle(folder)
     served = Served(
         bundle=bundle,
@@ -59,3 +63,10 @@ def open_served(settings: ServeSettings, *, expected_version: str | None = None)
             remedy="Deploy the application again to serve the new bundle.",
         )
     return served
+
+
+def _no_bundle(folder: Path, named_by: str) -> MissingFileError:
+    remedy = f"Run `make demo` to make one, or set {named_by} to the folder of yours."
+    if (folder / "bundle" / MANIFEST_NAME).is_file():
+        remedy = f"Did you mean {folder / 'bundle'}? Set {named_by} to it."
+    return MissingFileError("there is no bundle here", place=str(folder), remedy=remedy)

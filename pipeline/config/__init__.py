@@ -10,6 +10,7 @@ from pipeline.config.job import (
     resolve_location,
 )
 from pipeline.config.model import ModelSettings
+from pipeline.config.pretrained import check_pretrained
 from pipeline.config.train import AugmentationSettings, TrainSettings
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "RaySettings",
     "Task",
     "TrainSettings",
+    "check_pretrained",
     "load_job",
     "resolve_location",
 ]

@@ -24,8 +24,9 @@ class DataSettings(Settings):
     """Where the labelled text is and what becomes of it."""
 
     files: Annotated[Locations, Field(min_length=1)]
-    """Files, folders, globs, URIs (``s3://…``), or ``package://NAME/PATH``; ``.gz``,
-    ``.bz2`` and ``.xz`` are decompressed."""
+    """Files, folders, globs, URIs (``s3://…``), or ``package://NAME/PATH``, in a list or a
+    single one; ``.gz``, ``.bz2`` and ``.xz`` are decompressed. A relative path starts where
+    the command runs."""
     validation_files: Locations = ()
     """Files whose rows are the validation split; empty takes a share of ``files``."""
     test_files: Locations = ()

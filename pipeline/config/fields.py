@@ -1,9 +1,9 @@
 """Types of the settings' values that several sections share."""
 
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 _PASSWORD = re.compile(r"://[^/@]*:[^/@]*@")
 
@@ -24,6 +24,10 @@ def _without_password(location: str) -> str:
     return location
 
 
+def _as_list(given: Any) -> Any:
+    return [given] if isinstance(given, str) else given
+
+
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0.0, le=1.0, strict=False)]
 PositiveFloat = Annotated[float, Field(gt=0.0, strict=False)]
@@ -39,5 +43,10 @@ Location = Annotated[
     AfterValidator(_without_nul),
     AfterValidator(_without_password),
 ]
-Locations = Annotated[tuple[Location, ...], Field(strict=False)]
+# One location may stand without a list around it.
+Locations = Annotated[
+    tuple[Location, ...],
+    Field(strict=False),
+    BeforeValidator(_as_list),
+]
 Lenient = Field(strict=False)

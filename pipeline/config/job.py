@@ -3,7 +3,7 @@
 import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field, model_validator
 
@@ -62,6 +62,10 @@ class RaySettings(Settings):
 
 class JobConfig(Settings):
     """One job, from labelled text to bundle."""
+
+    hint: ClassVar[str] = (
+        "`textlane config --explain` explains every setting, job_configs holds complete files."
+    )
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
     """Name of the job; letters, digits, `_`, `.` and `-`."""

@@ -92,6 +92,12 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         FolderError: the manifest is not a JSON object.
     """
     path = folder / MANIFEST_NAME
+    if not path.exists() and (below := sorted(folder.glob(f"*/{MANIFEST_NAME}"))):
+        raise MissingFileError(
+            "the file is missing",
+            place=str(path),
+            remedy=f"Name one of the folders in it: {', '.join(str(p.parent) for p in below)}.",
+        )
     manifest = read_json(path)
     if not isinstance(manifest, dict):
         raise FolderError("the manifest is not a JSON object", place=str(path), value=manifest)

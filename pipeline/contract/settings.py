@@ -1,17 +1,17 @@
 """Layered settings: file < environment < --set, typed by pydantic, each value with its origin."""
 
-import difflib
 import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pipeline.contract.errors import ConfigError
+from pipeline.contract.setting_mistakes import describe_mistake
 
 
 class Settings(BaseModel):
@@ -24,6 +24,8 @@ class Settings(BaseModel):
         allow_inf_nan=False,
         use_attribute_docstrings=True,
     )
+    hint: ClassVar[str] = ""
+    """Sentence for remedies: where people find all settings of this schema explained."""
 
 
 # PyYAML lets ValueError (a date such as 2026-99-99) and RecursionError (deep nesting) through.
@@ -62,7 +64,7 @@ def load_settings(
     Raises:
         ConfigError: with field, value and remedy.
     """
-    values = read_yaml_mapping(file) if file else {}
+    values = read_yaml_mapping(file, hint=kind.hint) if file else {}
     return settings_from_mapping(
         kind,
         values,
@@ -99,12 +101,19 @@ def settings_from_mapping(
     try:
         settings = kind.model_validate(merged)
     except ValidationError as error:
-        raise _as_config_error(kind, error, origins, source) from None
+        mistake = error.errors(include_url=False)[0]
+        field = ".".join(str(part) for part in mistake["loc"])
+        origin = _origin_of(origins, field) or source
+        raise describe_mistake(kind, mistake, origin=origin, hint=kind.hint) from None
     return Loaded(settings=settings, origins=_complete_origins(settings, origins))
 
 
-def read_yaml_mapping(file: Path) -> dict[str, Any]:
+def read_yaml_mapping(file: Path, *, hint: str) -> dict[str, Any]:
     """Return a YAML file's mapping.
+
+    Args:
+        file: the file.
+        hint: where people find what stands in such a file.
 
     Raises:
         ConfigError: the file cannot be read, is not YAML or is not a mapping.
@@ -115,12 +124,21 @@ def read_yaml_mapping(file: Path) -> dict[str, Any]:
         raise ConfigError(
             f"the configuration cannot be read: {error.strerror}",
             place=str(file),
-            remedy="Name an existing file with --config; job_configs holds complete ones.",
+            remedy=f"Name an existing file with --config. {hint}",
         ) from None
     except _NOT_YAML as error:
-        raise ConfigError(f"not valid YAML: {error}", place=str(file)) from None
+        raise _not_yaml(file, error, hint) from None
+    if values is None:
+        raise ConfigError(
+            "the file is empty; it must hold a mapping of sections", place=str(file), remedy=hint
+        )
     if not isinstance(values, dict):
-        raise ConfigError("the file must hold a mapping of sections", place=str(file), value=values)
+        raise ConfigError(
+            "the file must hold a mapping of sections",
+            place=str(file),
+            value=values,
+            remedy=f"Write `key: value` lines. {hint}",
+        )
     return values
 
 
@@ -176,6 +194,7 @@ def _put(target: dict[str, Any], dotted: str, value: Any, source: str) -> None:
                 f"{parent} is a single value, not a section",
                 place=f"{source}: {dotted}",
                 value=value,
+                remedy=f"Set {parent} itself.",
             )
     target[last] = value
 
@@ -192,42 +211,14 @@ def _read_value(text: str, source: str) -> Any:
     return value
 
 
-def _as_config_error(
-    kind: type[Settings], error: ValidationError, origins: dict[str, str], source: str
-) -> ConfigError:
-    first = error.errors(include_url=False)[0]
-    field = ".".join(str(part) for part in first["loc"])
-    origin = _origin_of(origins, field) or source
-    value = first.get("input")
-    if first["type"] == "extra_forbidden":
-        return ConfigError(
-            "unknown setting",
-            place=f"{origin}: {field}",
-            value=value,
-            remedy=_nearest_names(kind, first["loc"]),
-        )
-    if first["type"] == "missing":
-        return ConfigError(
-            "the setting is missing", place=f"{origin}: {field}", remedy="Add it to the file."
-        )
-    if first["type"] == "value_error":
-        cause = first.get("ctx", {}).get("error")
-        return ConfigError(str(cause), place=f"{origin}: {field}" if field else origin)
+def _not_yaml(file: Path, error: Exception, hint: str) -> ConfigError:
+    place, cause = str(file), str(error)
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
+        place = f"{file}:{error.problem_mark.line + 1}"
+        cause = error.problem or cause
     return ConfigError(
-        first["msg"][0].lower() + first["msg"][1:],
-        place=f"{origin}: {field}",
-        value=value,
-        remedy=f"Correct {field}; `textlane config` prints every setting.",
+        f"not valid YAML: {' '.join(cause.split())}",
+        place=place,
+        remedy="Correct this line or one above it: `key: value`, equal indents inside a section, "
+        f"quotes around special characters. {hint}",
     )
-
-
-def _nearest_names(kind: type[Settings], location: Sequence[str | int]) -> str:
-    model: Any = kind
-    for part in location[:-1]:
-        field = model.model_fields.get(part) if hasattr(model, "model_fields") else None
-        model = field.annotation if field else None
-    known = sorted(getattr(model, "model_fields", {}))
-    near = difflib.get_close_matches(str(location[-1]), known, n=1)
-    if near:
-        return f"Did you mean {near[0]}?"
-    return f"Known settings here: {', '.join(known)}."

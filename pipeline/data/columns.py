@@ -12,6 +12,13 @@ from pipeline.contract.errors import DataError
 _INDEX = re.compile(r"[0-9]{1,9}")
 _SHOWN_NAMES = 20
 _SHOWN_CHARS = 64
+_SAVE_AGAIN = "save the file with commas or tabs."
+_REMEDY_BY_DELIMITER = {
+    "\t": "are its columns separated by tabs? Set data.format to tsv.",
+    ";": f"are its columns separated by semicolons? That is not read; {_SAVE_AGAIN}",
+    "|": f"are its columns separated by bars? That is not read; {_SAVE_AGAIN}",
+    ",": "are its columns separated by commas? Set data.format to csv.",
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,6 +101,8 @@ def missing_column(place: str, name: str, known: Iterable[str], *, setting: str)
     names = list(dict.fromkeys(known))
     by_lower = {known.lower(): known for known in reversed(names)}
     near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
+    if hint := _other_delimiter(names):
+        return DataError(f"there is no column {name!r}", place=place, remedy=hint)
     shown = ", ".join(_short(known) for known in names[:_SHOWN_NAMES])
     more = f" and {len(names) - _SHOWN_NAMES:,} more" if len(names) > _SHOWN_NAMES else ""
     return DataError(
@@ -102,6 +111,14 @@ def missing_column(place: str, name: str, known: Iterable[str], *, setting: str)
         remedy=(f"Did you mean {_short(by_lower[near[0]])}? " if near else "")
         + f"The file has {shown}{more}; set {setting}.",
     )
+
+
+def _other_delimiter(names: Sequence[str]) -> str | None:
+    # A header that is one column with separators inside was written with another delimiter.
+    found = [mark for mark in _REMEDY_BY_DELIMITER if len(names) == 1 and mark in names[0]]
+    if not found:
+        return None
+    return f"The header is one column, {_short(names[0])}: {_REMEDY_BY_DELIMITER[found[0]]}"
 
 
 def _place(header: Sequence[str], name: str, setting: str, place: str) -> int:

@@ -77,8 +77,9 @@ def find_files(location: str, *, formats: Sequence[str], setting: str) -> list[F
     except Exception as error:  # Each file system has its own errors, without a common type.
         raise unreadable(location, error) from error
     if not found:
+        is_relative = isinstance(file_system, LocalFileSystem) and root != location
         raise DataError(
-            "no input file was found",
+            "no input file was found" + (f" at {root}" if is_relative else ""),
             place=location,
             remedy=f"Name in {setting} a file, a glob, or a folder with files that end in "
             f"{', '.join(FORMAT_BY_ENDING)} (also {', '.join(COMPRESSION_BY_ENDING)}).",

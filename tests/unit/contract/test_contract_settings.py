@@ -1,4 +1,4 @@
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import pytest
 from pydantic import Field, model_validator
@@ -14,6 +14,7 @@ from pipeline.contract.settings import (
 
 class Inner(Settings):
     rate: Annotated[float, Field(gt=0, strict=False)] = 0.5
+    """Steps in a second."""
     steps: int = 3
     mode: Literal["fast", "exact"] = "fast"
     names: dict[str, str] = Field(default_factory=dict)
@@ -27,7 +28,9 @@ class Inner(Settings):
 
 
 class Outer(Settings):
+    hint: ClassVar[str] = "APP.md explains them."
     name: str
+    """What it is called."""
     inner: Inner = Inner()
 
 
@@ -102,6 +105,12 @@ def test_number_keys_of_yaml_become_text(file):
         ("inner.stpes=1", r"--set: inner\.stpes: unknown setting \(got 1\)\. Did you mean steps\?"),
         ("iner={}", r"iner: unknown setting .* Did you mean inner\?"),
         ("inner.zzz=1", r"Known settings here: files, mode, names, rate, steps\."),
+        ("rate=1", r"--set: rate: unknown setting \(got 1\)\. Did you mean inner\.rate\?"),
+        ("inner.rate=x", r"\(got 'x'\)\. It means: Steps in a second\. APP\.md explains them\."),
+        ("inner.mode=x", r"\(got 'x'\)\. APP\.md explains them\."),
+        ("inner.files=5", r"inner\.files: input should be a list .* such as inner\.files=\["),
+        ("inner.names=5", r"inner\.names: input should be a mapping .* such as inner\.names=\{"),
+        ("inner=5", r"inner: input should be a section, which is a mapping of settings \(got 5\)"),
         ("inner.steps=many", r"inner\.steps: input should be a valid integer \(got 'many'\)"),
         ("inner.steps=3.5", r"inner\.steps: .*integer"),
         ("inner.steps=true", r"inner\.steps: .*integer"),
@@ -109,7 +118,7 @@ def test_number_keys_of_yaml_become_text(file):
         ("inner.rate=.inf", r"inner\.rate: input should be a finite number"),
         ("inner.mode=slow", r"inner\.mode: input should be 'fast' or 'exact' \(got 'slow'\)"),
         ("name=7", r"name: input should be a valid string \(got 7\)"),
-        ("name.deep=7", r"name is a single value, not a section"),
+        ("name.deep=7", r"name is a single value, not a section .* Set name itself\."),
         ("inner.files=[1]", r"--set: inner\.files\.0: input should be a valid string"),
         ("inner=3", r"--set: inner: "),
         ("steps", r"--set needs key=value \(got 'steps'\)\. Write --set a\.b=1\."),
@@ -135,7 +144,9 @@ def test_an_error_names_the_variable_that_caused_it(file, monkeypatch):
 
 
 def test_a_missing_setting_is_named(file):
-    with pytest.raises(ConfigError, match=r"job\.yaml: name: the setting is missing\. Add it"):
+    with pytest.raises(
+        ConfigError, match=r"name: the setting is missing\. Add it.* It means: What"
+    ):
         load("inner: {}", path=file)
     with pytest.raises(ConfigError, match=r"^the defaults: name: the setting is missing"):
         load_settings(Outer, file=None, env_prefix="APP")
@@ -143,7 +154,17 @@ def test_a_missing_setting_is_named(file):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("", "must hold a mapping"), ("- a", "must hold a mapping"), ("a: [", "not valid YAML")],
+    [
+        (
+            "",
+            r"job\.yaml: the file is empty; it must hold a mapping of sections\. APP\.md explains",
+        ),
+        ("# nothing", r"the file is empty"),
+        ("- a", r"must hold a mapping .*\. Write `key: value` lines\. APP\.md explains"),
+        ("a: [", r"job\.yaml:1: not valid YAML: expected the node .* Correct this line .* APP\.md"),
+        ("a: b: c", r"job\.yaml:1: not valid YAML: mapping values are not allowed here\. Correct"),
+        ("a: 2026-99-99", r"job\.yaml: not valid YAML: .* Correct .* APP\.md explains"),
+    ],
 )
 def test_a_file_that_is_no_mapping_is_refused(file, text, message):
     with pytest.raises(ConfigError, match=message):

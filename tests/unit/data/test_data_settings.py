@@ -14,11 +14,19 @@ def file(tmp_path):
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("data.files=a.csv", r"data\.files: .*valid tuple"),
+        ("data.files=5", r"data\.files: input should be a list \(got 5\)\. Write a list, such as"),
+        ("data.files=5", r"such as data\.files=\[\"a\.csv\"\]\."),
+        (
+            "data.files=[]",
+            r"data\.files: the list should have at least 1 item \(got \[\]\)\. Write",
+        ),
         ("data.files=['']", r"data\.files\.0: .*at least 1 character"),
         ("data.validation_files=['']", r"data\.validation_files\.0: .*at least 1 character"),
         ("data.validation_files=[5]", r"data\.validation_files\.0: .*valid string"),
-        ("data.test_files={}", r"data\.test_files: .*valid tuple"),
+        ("data.test_files={}", r"data\.test_files: input should be a list"),
+        ("data.test_files=", r"data\.test_files: input should be a list \(got None\)"),
+        ("data.label_names=[a]", r"data\.label_names: input should be a mapping .*=\{\"0\": \"neg"),
+        ("data=5", r"--set: data: input should be a section, .* Set what is in it, as data\.NAME"),
         (f"data.test_files=[{'x' * 4097}]", r"data\.test_files\.0: .*at most 4096 characters"),
         ('data.test_files=["a\\0.csv"]', r"data\.test_files\.0: a NUL character stands in it\."),
         ("data.files=['ftp://me:key@host/a.csv']", r"data\.files\.0: the location holds a passw"),
@@ -56,3 +64,10 @@ def test_index_arrives_as_a_number(file):
     data = load_job(file, ["data.text_column=0", "data.text_pair_column=1"]).settings.data
 
     assert (data.text_column, data.text_pair_column) == ("0", "1")
+
+
+@pytest.mark.parametrize("setting", ["files", "validation_files", "test_files"])
+def test_one_location_needs_no_list_around_it(file, setting):
+    data = load_job(file, [f"data.{setting}=rows.csv"]).settings.data
+
+    assert getattr(data, setting) == ("rows.csv",)

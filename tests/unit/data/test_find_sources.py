@@ -1,5 +1,6 @@
 import gzip
 import pickle
+from pathlib import Path
 
 import fsspec
 import pytest
@@ -126,11 +127,13 @@ def test_set_format_overrides_the_ending(folder):
     "location", ["none.csv", "none-*.csv", "memory://none/rows.csv", "memory://none/*.csv"]
 )
 def test_location_without_files_is_named(location):
+    at = "" if "://" in location else f" at {Path.cwd() / location}"
+
     with pytest.raises(DataError) as caught:
         names(location)
 
     assert str(caught.value) == (
-        f"{location}: no input file was found. Name in data.files a file, a glob, or a folder "
+        f"{location}: no input file was found{at}. Name in data.files a file, a glob, or a folder "
         "with files that end in .csv, .tsv, .jsonl, .ndjson, .parquet, .conll, .bio, .iob "
         "(also .gz, .bz2, .xz)."
     )

@@ -214,3 +214,32 @@ def test_conll_word_and_label_are_two_columns(tmp_path):
 
     with pytest.raises(DataError, match=r"data\.text_column and data\.label_column ask for"):
         read(path, task=Task.TOKEN, text_column="0", label_column="-1")
+
+
+@pytest.mark.parametrize(
+    ("ending", "content", "hint"),
+    [
+        (
+            "csv",
+            "text;label\na;1\n",
+            "separated by semicolons? That is not read; save the file with",
+        ),
+        ("csv", "text\tlabel\na\t1\n", "separated by tabs? Set data.format to tsv."),
+        ("csv", "text|label\na|1\n", "separated by bars? That is not read"),
+        ("tsv", "text,label\na,1\n", "separated by commas? Set data.format to csv."),
+    ],
+)
+def test_a_header_of_one_column_with_separators_inside_tells_of_the_delimiter(
+    tmp_path, ending, content, hint
+):
+    path = tmp_path / f"rows.{ending}"
+    path.write_text(content)
+
+    with pytest.raises(DataError) as caught:
+        read(path)
+
+    header = content.partition("\n")[0]
+    assert str(caught.value).startswith(
+        f"{path}: there is no column 'text'. The header is one column, {header!r}: are its columns "
+    )
+    assert hint in str(caught.value)

@@ -14,6 +14,7 @@ from pipeline.contract.errors import EmptyTextError
 from serve_app.__main__ import main
 
 ROOT = Path(__file__).parents[3]
+JOB_FILE = str(ROOT / "job_configs" / "demo_cpu.yaml")
 
 
 @pytest.fixture(scope="module")
@@ -106,14 +107,27 @@ def test_json_lines_carry_both_texts_of_a_pair(pair_bundle, capsys):
         ([], "--pair: the model labels pairs of texts; the second text is missing"),
         (["good", "bad", "--pair", "fun"], "there are 2 texts and 1 second texts. Give one --pair"),
         (["--pair", "fun"], "there are 0 texts and 1 second texts"),
-        (["good", "--pair", ""], "--pair of text 1: the text is empty"),
-        (["", "--pair", "good"], "text 1: the text is empty"),
     ],
 )
 def test_mistake_with_pairs_is_one_clear_line(pair_bundle, capsys, arguments, message):
     assert predict(pair_bundle, *arguments) == 2
 
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [(["fun", "--pair", ""], "--pair of text 2"), (["", "--pair", "fun"], "text 2")],
+)
+def test_a_bad_pair_among_others_is_named_by_its_number(pair_bundle, capsys, bad, message):
+    text, *pair = bad
+
+    assert predict(pair_bundle, "the film", text, "--pair", "good", *pair) == 1
+
+    captured = capsys.readouterr()
+    assert captured.out.startswith("positive\t")
+    assert len(captured.out.splitlines()) == 1
+    assert f"error: {message}: the text is empty" in captured.err
 
 
 def test_a_pair_for_a_bundle_of_single_texts_is_refused(bundle, capsys):
@@ -128,18 +142,18 @@ def test_configuration_file_and_set_are_used(bundle, tmp_path, capsys):
 
     status = main(["predict", "--config", str(config), "--set", "max_text_chars=3", "good"])
 
-    assert status == 2
+    assert status == 1
     assert "4 characters are over the limit of 3" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([""], "text 1: the text is empty"),
-        (["good", f"{FAILING_WORD} film"], "text 2: the model failed on this text"),
         (["--set", "model=model_int8.onnx", "good"], "no such model"),
         (["--set", "modell=x", "good"], "Did you mean model?"),
         (["--config", "none.yaml", "good"], "none.yaml"),
+        (["--config", JOB_FILE, "good"], "this is the file of a job; --config takes the Ray Serve"),
+        (["--config", JOB_FILE, "good"], "the bundle: --bundle outputs/demo_cpu/bundle."),
     ],
 )
 def test_mistake_is_one_clear_line_and_status_2(bundle, capsys, arguments, message):
@@ -151,6 +165,45 @@ def test_mistake_is_one_clear_line_and_status_2(bundle, capsys, arguments, messa
     assert len(captured.err.strip().splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ("", "text 2: the text is empty"),
+        ("\u200b", "text 2: the text is empty"),
+        ("x" * 201, "text 2: 201 characters are over the limit of 200"),
+        (f"{FAILING_WORD} film", "text 2: the model failed on this text"),
+    ],
+)
+def test_one_bad_text_keeps_no_other_from_its_answer(bundle, capsys, bad, message):
+    status = predict(bundle, "good", bad, "bad")
+
+    captured = capsys.readouterr()
+    assert status == 1
+    assert [line.partition("\t")[0] for line in captured.out.splitlines()] == [
+        "positive",
+        "negative",
+    ]
+    assert f"error: {message}" in captured.err
+    assert len(captured.err.strip().splitlines()) == 1
+
+
+def test_a_bad_line_of_standard_input_is_named_by_its_number(bundle, capsys, monkeypatch):
+    lines = ["good"] * 300
+    lines[270] = "\u200b"
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(lines)))
+
+    assert predict(bundle, "--json") == 1
+
+    captured = capsys.readouterr()
+    assert len(captured.out.splitlines()) == 299
+    assert "text 271: the text is empty" in captured.err
+
+
+def test_a_single_bad_text_has_status_1_too(bundle, capsys):
+    assert predict(bundle, "") == 1
+    assert "text 1: the text is empty" in capsys.readouterr().err
+
+
 def test_debug_shows_the_traceback(bundle):
     with pytest.raises(EmptyTextError):
         predict(bundle, "--debug", "")
@@ -158,7 +211,17 @@ def test_debug_shows_the_traceback(bundle):
 
 def test_missing_bundle_is_named(tmp_path, capsys):
     assert main(["predict", "--bundle", str(tmp_path / "none"), "good"]) == 2
-    assert str(tmp_path / "none") in capsys.readouterr().err
+    error = " ".join(capsys.readouterr().err.split())
+    assert f"{tmp_path / 'none'}: there is no bundle here" in error
+    assert "set --bundle to the folder of yours" in error
+    assert "TEXTLANE_SERVE__BUNDLE" not in error
+
+
+def test_the_folder_around_a_bundle_is_told_from_it(bundle, capsys):
+    assert main(["predict", "--bundle", str(bundle.folder.parent), "good"]) == 2
+
+    error = " ".join(capsys.readouterr().err.split())
+    assert f"Did you mean {bundle.folder}? Set --bundle to it." in error
 
 
 def test_help_teaches_with_examples(capsys):

@@ -90,6 +90,8 @@ def test_impossible_pair_is_refused_with_both_numbers(values, numbers):
         ({"bundle": "b", "max_batch_request": 1}, "Did you mean max_batch_requests?"),
         ({"bundle": "b", "threads_per_replica": "2"}, "threads_per_replica"),
         ({"bundle": "b", "model": "model.pt"}, "model"),
+        ({"bundle": 5}, "It means: Folder of the bundle; a relative path starts where"),
+        ({"bundle": 5}, "serve_app/config.py explains every setting, serve_app/config.yaml is"),
     ],
 )
 def test_wrong_setting_is_refused_by_name(values, message):
@@ -133,3 +135,28 @@ def test_setting_that_does_not_fit_the_bundle_is_refused_with_both_numbers(bundl
         resolve_limits(settings, bundle)
 
     assert all(number in str(caught.value) for number in numbers)
+
+
+def test_the_file_of_a_job_is_refused_with_what_to_give_instead():
+    job_file = SHIPPED.parents[1] / "job_configs" / "demo_cpu.yaml"
+
+    with pytest.raises(
+        ConfigError, match=r"this is the file of a job.* takes the Ray Serve"
+    ) as caught:
+        load_serve_settings(job_file)
+
+    assert "Leave --config out and name the bundle: --bundle outputs/demo_cpu/bundle." in str(
+        caught.value
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("", "the file is empty"), ("a: [", "not valid YAML"), ("- a", "must hold a mapping")],
+)
+def test_a_file_that_is_no_mapping_is_refused_with_where_a_complete_one_is(tmp_path, text, message):
+    file = tmp_path / "serve.yaml"
+    file.write_text(text)
+
+    with pytest.raises(ConfigError, match=f"{message}.*serve_app/config.yaml is a complete file"):
+        load_serve_settings(file)
