@@ -41,7 +41,7 @@ def read_with_ray(sources: Sequence[SourceFile], recipe: ReadRecipe) -> Iterator
     if len(sources) == 1:
         yield from read_here(sources, recipe)
         return
-    items = [pa.table({"file": [file]}) for file in range(len(sources))]
+    items = [{"file": file} for file in range(len(sources))]
     data = _from_items(items).map_batches(
         partial(_read_file, sources=tuple(sources), recipe=recipe),
         batch_size=None,
@@ -61,7 +61,7 @@ def tokenise_with_ray(works: Sequence[TokenWork], recipe: TokenRecipe) -> Iterat
     """
     import ray
 
-    items = [pa.table({"work": [pickle.dumps(work)]}) for work in works]
+    items = [{"work": pickle.dumps(work)} for work in works]
     resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]  # Ray's
     num_actors = max(1, min(len(works), int(resources.get("CPU", 1))))
     # A lost node's actors start again elsewhere. On one node there is no elsewhere, and Ray
@@ -129,7 +129,7 @@ def _blank(kind: pa.DataType) -> Any:
     return "" if pa.types.is_string(kind) else 0
 
 
-def _from_items(items: Sequence[pa.Table]) -> Any:
+def _from_items(items: Sequence[dict[str, Any]]) -> Any:
     """Return a data set with one block for each item, whose work is in order, small and silent."""
     import ray
     from ray.data import DataContext, ExecutionOptions, ExecutionResources
@@ -142,7 +142,8 @@ def _from_items(items: Sequence[pa.Table]) -> Any:
         resource_limits=ExecutionResources.for_limits(object_store_memory=_STORE_BYTES),
     )
     with DataContext.current(context):  # A data set keeps the context of its beginning.
-        return ray.data.from_arrow(list(items))
+        # Blocks made here; `from_arrow` would start a process that counts their rows.
+        return ray.data.from_items(list(items), override_num_blocks=len(items))
 
 
 def _stream(data: Any) -> Iterator[pa.Table]:
