@@ -99,5 +99,7 @@ class BucketSettings(Settings):
     """Length classes, usually 8–16; fewer when there are fewer distinct lengths."""
     window_batches: Count = 128
     """Batches whose rows are sorted together: larger pads less and shuffles less."""
+    max_padding: Share = 0.1
+    """Padding of one forward pass at most: lower pads less, in more and smaller passes."""
     max_shard_bytes: Annotated[int, Field(ge=1 << 16)] = 64 << 20
     """Bytes of rows in one shard file at most; a single larger row gets its own file."""

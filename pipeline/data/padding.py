@@ -7,23 +7,24 @@ import numpy as np
 
 from pipeline.contract.batching import IntArray, bucket_of
 from pipeline.data.plan import PlanSettings, build_epoch_plan
+from pipeline.data.slices import SliceSettings, cut_slices
 
 
 def padding_figures(
-    lengths: IntArray, bucket_edges: IntArray, settings: PlanSettings
+    lengths: IntArray, settings: PlanSettings, slices: SliceSettings
 ) -> dict[str, float]:
     """Return the padding share, 0 to 1, of one epoch under three orders.
 
     ``random``: batches of shuffled rows. ``buckets``: shuffled batches, each from one
-    bucket. ``buckets_window``: the plan that training follows, its batches sliced at the
-    bucket edges; a small ``micro_batch`` pads still less. Only the plan heeds
+    bucket. ``buckets_window``: the plan that training follows, its batches sliced as there
+    (several workers and smaller slices pad still less). Only the plan heeds
     ``max_batch_tokens``.
     """
     shuffled = np.random.default_rng(settings.seed).permutation(len(lengths))
-    buckets = bucket_of(lengths, bucket_edges)[shuffled]
+    buckets = bucket_of(lengths, slices.bucket_edges)[shuffled]
     by_bucket = shuffled[np.argsort(buckets, kind="stable")]
-    bounds = [0, *np.cumsum(np.bincount(buckets, minlength=len(bucket_edges))).tolist()]
-    order, starts = _padded_slices(lengths, bucket_edges, settings)
+    bounds = [0, *np.cumsum(np.bincount(buckets, minlength=len(slices.bucket_edges))).tolist()]
+    order, starts = _padded_slices(lengths, settings, slices)
     figures = {
         "random": _padding_share(lengths[shuffled], _starts(bounds[:1] + bounds[-1:], settings)),
         "buckets": _padding_share(lengths[by_bucket], _starts(bounds, settings)),
@@ -33,20 +34,20 @@ def padding_figures(
 
 
 def describe_buckets(
-    lengths: IntArray, bucket_edges: IntArray, settings: PlanSettings
+    lengths: IntArray, settings: PlanSettings, slices: SliceSettings
 ) -> list[dict[str, Any]]:
     """Return edge, rows, tokens and padding share of each bucket.
 
     ``padding_to_edge`` fills every row to its bucket's edge; ``padding`` is what the rows of
     the bucket get in training, where a slice is only as long as its longest row.
     """
-    buckets = bucket_of(lengths, bucket_edges)
-    order, starts = _padded_slices(lengths, bucket_edges, settings)
+    buckets = bucket_of(lengths, slices.bucket_edges)
+    order, starts = _padded_slices(lengths, settings, slices)
     longest = np.maximum.reduceat(lengths[order], starts[:-1])
     padded_lengths = np.empty(len(lengths), dtype=np.int64)
     padded_lengths[order] = np.repeat(longest, np.diff(starts))
     described = []
-    for bucket, edge in enumerate(bucket_edges.tolist()):
+    for bucket, edge in enumerate(slices.bucket_edges.tolist()):
         inside = buckets == bucket
         rows, tokens = int(inside.sum()), int(lengths[inside].sum())
         described.append(
@@ -62,12 +63,11 @@ def describe_buckets(
 
 
 def _padded_slices(
-    lengths: IntArray, bucket_edges: IntArray, settings: PlanSettings
+    lengths: IntArray, settings: PlanSettings, slices: SliceSettings
 ) -> tuple[IntArray, IntArray]:
     """Return the plan's order and where the parts of it that are padded together begin."""
     plan = build_epoch_plan(lengths, epoch=0, settings=settings)
-    changes = np.flatnonzero(np.diff(bucket_of(lengths[plan.order], bucket_edges)))
-    return plan.order, np.union1d(plan.starts, changes + 1)
+    return plan.order, cut_slices(lengths[plan.order], plan.starts, slices)
 
 
 def _starts(bounds: list[int], settings: PlanSettings) -> IntArray:

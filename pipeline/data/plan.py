@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
-from pipeline.contract.batching import IntArray, bucket_of
+from pipeline.contract.batching import IntArray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,16 +26,6 @@ class PlanSettings:
     def window_rows(self) -> int:
         """Rows that are sorted by length together."""
         return self.batch_rows * self.window_batches
-
-
-@dataclass(frozen=True, kw_only=True)
-class SliceSettings:
-    """What bounds the rows that are padded together in one forward pass."""
-
-    micro_batch: int
-    """Rows at most."""
-    bucket_edges: IntArray
-    """Upper edges of the buckets, ascending, ``int64 [buckets]``; no slice reaches over one."""
 
 
 class EpochPlan:
@@ -204,26 +193,6 @@ def rank_slice(batch: IntArray, lengths: IntArray, *, rank: int, world_size: int
     num_missing = len(rounds) * world_size - len(batch)
     dealt = rounds * world_size + places - num_missing
     return short_to_long[dealt[dealt >= 0]]
-
-
-def slice_starts(lengths: IntArray, settings: SliceSettings) -> IntArray:
-    """Return where each padded slice of a worker's rows begins, and the end.
-
-    A slice is one forward pass: at most ``micro_batch`` rows, all of one bucket, so that no
-    row is padded beyond its bucket's edge however wide the batch is.
-
-    Example: lengths ``[3, 4, 4, 9]``, edges ``[4, 9]``, 2 rows -> ``[0, 2, 3, 4]``.
-
-    Args:
-        lengths: of the rows, short to long, ``int64 [rows]``.
-        settings: the bounds.
-    """
-    buckets = bucket_of(lengths, settings.bucket_edges)
-    bounds = np.append(np.flatnonzero(np.diff(buckets, prepend=-1)), len(lengths))
-    parts = [
-        np.arange(begin, end, settings.micro_batch) for begin, end in pairwise(bounds.tolist())
-    ]
-    return np.concatenate([*parts, bounds[-1:]]).astype(np.int64)
 
 
 def _demand_sizes(lengths: IntArray, settings: PlanSettings) -> None:

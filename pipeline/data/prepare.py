@@ -52,7 +52,6 @@ def prepare(job: JobConfig, *, force: bool = False) -> StageResult:
         manifest = build_shards(job, inputs, passes=RAY_PASSES, screen=screen)
     bad_rows_path(job).unlink(missing_ok=True)
     screen.show_rejected(manifest["rows"])
-    screen.warn_of_padding(manifest["buckets"])
     return StageResult(folder=job.shards_dir, is_reused=False, summary=_summarise(manifest))
 
 

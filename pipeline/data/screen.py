@@ -17,7 +17,6 @@ from rich.table import Table
 
 Advance = Callable[[int], None]
 """Is told how many more rows are done."""
-_HIGH_PADDING = 0.1
 _MAX_LINES = 40
 
 
@@ -76,14 +75,3 @@ class PrepareScreen:
         if len(lines) > _MAX_LINES:
             table.add_row(f"… {len(lines) - _MAX_LINES:,} more lines are in the manifest", "", "")
         self._console.print(table)
-
-    def warn_of_padding(self, buckets: list[dict[str, Any]]) -> None:
-        """Name the buckets of which more than a tenth would be padding."""
-        high = [bucket for bucket in buckets if bucket["padding"] > _HIGH_PADDING]
-        if high:
-            named = ", ".join(f"up to {b['edge']} tokens {b['padding']:.1%}" for b in high)
-            self._console.print(
-                f"[yellow]warning:[/yellow] padding is over {_HIGH_PADDING:.0%} in "
-                f"{len(high)} of {len(buckets)} buckets ({named}). Raise buckets.num_buckets "
-                "or buckets.window_batches."
-            )

@@ -25,6 +25,7 @@ from pipeline.data.picture import draw_lengths
 from pipeline.data.plan import PlanSettings
 from pipeline.data.screen import PrepareScreen
 from pipeline.data.shard_files import WrittenShards, write_shards
+from pipeline.data.slices import SliceSettings
 from pipeline.data.source_file import SourceFile
 from pipeline.data.token_rows import TokenRows, tokenise_rows
 from pipeline.data.vocabulary import train_encoder
@@ -186,10 +187,15 @@ def _describe_lengths(job: JobConfig, tokens: TokenRows, edges: IntArray) -> dic
         seed=job.seed,
         longest_first=job.train.longest_first,
     )
+    slices = SliceSettings(
+        micro_batch=job.train.global_batch,
+        bucket_edges=edges,
+        max_padding=job.buckets.max_padding,
+    )
     return {
         "length_histogram": length_histogram(lengths),
-        "padding": padding_figures(lengths, edges, settings),
-        "buckets": describe_buckets(lengths, edges, settings),
+        "padding": padding_figures(lengths, settings, slices),
+        "buckets": describe_buckets(lengths, settings, slices),
     }
 
 

@@ -13,7 +13,8 @@ import torch
 from pipeline.config import JobConfig
 from pipeline.contract.shards import ShardSplit, load_shards
 from pipeline.data.augment import Augmentation
-from pipeline.data.plan import PlanSettings, RunPlan, SliceSettings, rank_slice
+from pipeline.data.plan import PlanSettings, RunPlan, rank_slice
+from pipeline.data.slices import SliceSettings
 from pipeline.model.architecture import Architecture
 from pipeline.model.checkpoint_manifest import FINAL, PERMANENT, ROLLING
 from pipeline.model.weights import build_new_model
@@ -143,7 +144,9 @@ def _open_reader(run: TrainingRun) -> MicroBatchReader:
     return MicroBatchReader(
         shards.split("train"),
         slices=SliceSettings(
-            micro_batch=run.job.train.micro_batch, bucket_edges=shards.bucket_edges
+            micro_batch=run.job.train.micro_batch,
+            bucket_edges=shards.bucket_edges,
+            max_padding=run.job.buckets.max_padding,
         ),
         pad_token_id=run.architecture.pad_token_id,
         is_token_task=run.architecture.is_token_task,

@@ -15,7 +15,7 @@ from pipeline.contract.label_sets import multi_hot
 from pipeline.contract.shards import ShardSplit
 from pipeline.contract.tokenization import IGNORED_LABEL
 from pipeline.data.augment import Augmentation, augment_rows, row_keys
-from pipeline.data.plan import SliceSettings, slice_starts
+from pipeline.data.slices import SliceSettings, slice_starts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,8 @@ import torch
 
 from pipeline.config import load_job
 from pipeline.contract.shards import load_shards
-from pipeline.data.plan import PlanSettings, SliceSettings, build_epoch_plan
+from pipeline.data.plan import PlanSettings, build_epoch_plan
+from pipeline.data.slices import SliceSettings
 from pipeline.model.weights import build_new_model
 from pipeline.train.group import SingleGroup
 from pipeline.train.micro_batches import MicroBatchReader
@@ -22,10 +23,10 @@ NUM_BATCHES = 8
 ROUNDS = 3
 
 
-def tokens_per_second(state, split, batches, *, bucket_edges, job, run):
+def tokens_per_second(state, split, batches, *, slices, run):
     reader = MicroBatchReader(
         split,
-        slices=SliceSettings(micro_batch=job.train.micro_batch, bucket_edges=bucket_edges),
+        slices=slices,
         pad_token_id=run.architecture.pad_token_id,
         is_token_task=False,
     )
@@ -47,8 +48,15 @@ def test_bucketed_order_against_random_order():
     model, _ = build_new_model(run.architecture, seed=0, pretrained=run.pretrained)
     state = Optimisation(model.train(), job.train, device=torch.device("cpu"))
     state.set_lr(1e-6)
-    # Rows in random order are not cut at the edges: that is what a plain loop would do.
-    edges = {"random": shards.bucket_edges[-1:], "bucketed": shards.bucket_edges}
+    # Rows in random order are padded together: that is what a plain loop would do.
+    slices = {
+        name: SliceSettings(
+            micro_batch=job.train.micro_batch,
+            bucket_edges=shards.bucket_edges if name == "bucketed" else shards.bucket_edges[-1:],
+            max_padding=job.buckets.max_padding if name == "bucketed" else 1.0,
+        )
+        for name in ("random", "bucketed")
+    }
     plans = {
         name: build_epoch_plan(
             split.lengths,
@@ -69,7 +77,7 @@ def test_bucketed_order_against_random_order():
 
     def measure(name, count=NUM_BATCHES):
         chosen = batches[name][:count]
-        return tokens_per_second(state, split, chosen, bucket_edges=edges[name], job=job, run=run)
+        return tokens_per_second(state, split, chosen, slices=slices[name], run=run)
 
     measure("random", count=2)
 

@@ -12,6 +12,7 @@ import pytest
 from pipeline.contract.batching import choose_bucket_edges
 from pipeline.data.padding import describe_buckets, padding_figures
 from pipeline.data.plan import PlanSettings, build_epoch_plan
+from pipeline.data.slices import SliceSettings
 
 pytestmark = pytest.mark.perf
 
@@ -29,12 +30,13 @@ def measure():
     values = {"batch_rows": 32, "window_batches": 128, "seed": 1, "longest_first": True}
     by_rows, by_tokens = PlanSettings(**values), PlanSettings(**values, max_batch_tokens=4096)
     edges = choose_bucket_edges(lengths, num_buckets=8)
+    slices = SliceSettings(micro_batch=32, bucket_edges=edges, max_padding=0.1)
     parts = {
         "plan_rows": lambda: build_epoch_plan(lengths, epoch=0, settings=by_rows),
         "plan_tokens": lambda: build_epoch_plan(lengths, epoch=0, settings=by_tokens),
         "edges": lambda: choose_bucket_edges(lengths, num_buckets=8),
-        "figures": lambda: padding_figures(lengths, edges, by_rows),
-        "buckets": lambda: describe_buckets(lengths, edges, by_rows),
+        "figures": lambda: padding_figures(lengths, by_rows, slices),
+        "buckets": lambda: describe_buckets(lengths, by_rows, slices),
     }
     for name, part in parts.items():
         wall, cpu = time.perf_counter(), time.process_time()

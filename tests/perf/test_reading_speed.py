@@ -11,7 +11,8 @@ import torch
 from pipeline.config import TrainSettings
 from pipeline.contract.shards import SHARD_SCHEMA, ShardSplit, write_shard
 from pipeline.data.augment import Augmentation
-from pipeline.data.plan import PlanSettings, SliceSettings, build_epoch_plan
+from pipeline.data.plan import PlanSettings, build_epoch_plan
+from pipeline.data.slices import SliceSettings
 from pipeline.model.architecture import Architecture
 from pipeline.model.weights import build_new_model
 from pipeline.train.group import SingleGroup
@@ -100,7 +101,9 @@ def build_reader(split, shape, augmentation=None):
     return MicroBatchReader(
         split,
         slices=SliceSettings(
-            micro_batch=shape.batch_rows, bucket_edges=split.lengths.max(keepdims=True)
+            micro_batch=shape.batch_rows,
+            bucket_edges=split.lengths.max(keepdims=True),
+            max_padding=0.1,
         ),
         pad_token_id=0,
         is_token_task=False,

@@ -8,8 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.contract.batching import (
-    bucket_of,
-    choose_bucket_edges,
     group_by_tokens,
     padded_token_count,
     padding_share,
@@ -17,11 +15,9 @@ from pipeline.contract.batching import (
 from pipeline.data.plan import (
     PlanSettings,
     RunPlan,
-    SliceSettings,
     build_epoch_plan,
     count_steps,
     rank_slice,
-    slice_starts,
 )
 
 lengths_of_rows = st.lists(st.integers(1, 64), min_size=1, max_size=120).map(np.array)
@@ -288,24 +284,3 @@ def test_impossible_arguments_are_refused():
         rank_slice(plan.batch(0), np.array([1, 2]), rank=2, world_size=2)
     with pytest.raises(ValueError, match="read-only"):
         plan.batch(0)[0] = 5
-
-
-@given(lengths_of_rows, st.integers(1, 9), st.integers(1, 5))
-def test_slices_hold_all_rows_in_order_and_none_reaches_over_an_edge(lengths, micro_batch, num):
-    edges = choose_bucket_edges(lengths, num_buckets=num)
-    in_order = np.sort(lengths)
-
-    starts = slice_starts(in_order, SliceSettings(micro_batch=micro_batch, bucket_edges=edges))
-
-    slices = np.split(in_order, starts[1:-1])
-    buckets = bucket_of(in_order, edges)
-    assert np.concatenate(slices).tolist() == in_order.tolist()
-    assert all(0 < len(part) <= micro_batch for part in slices)
-    assert all(len(set(part)) == 1 for part in np.split(buckets, starts[1:-1]))
-    assert len(slices) <= -(-len(lengths) // micro_batch) + len(edges) - 1
-
-
-def test_slices_of_no_rows_are_none():
-    settings = SliceSettings(micro_batch=2, bucket_edges=np.array([4]))
-
-    assert slice_starts(np.zeros(0, np.int64), settings).tolist() == [0]

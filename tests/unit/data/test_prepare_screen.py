@@ -45,18 +45,6 @@ def test_table_of_very_many_files_ends_with_the_place_of_the_rest(shown):
     assert "60 more lines are in the manifest" in shown.getvalue()
 
 
-def test_bucket_with_more_than_a_tenth_of_padding_is_named_with_the_remedy(shown):
-    buckets = [{"edge": 8, "padding": 0.02}, {"edge": 512, "padding": 0.184}]
-
-    screen_on(shown).warn_of_padding(buckets)
-    screen_on(shown).warn_of_padding(buckets[:1])
-
-    text = " ".join(shown.getvalue().split())
-    assert "over 10% in 1 of 2 buckets (up to 512 tokens 18.4%)" in text
-    assert "Raise buckets.num_buckets or buckets.window_batches." in text
-    assert text.count("warning") == 1
-
-
 def test_step_is_one_plain_line_without_a_terminal(shown):
     with screen_on(shown).step("tokenising", 1234) as advance:
         advance(1000)

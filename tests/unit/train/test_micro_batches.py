@@ -6,19 +6,27 @@ from train_samples import MAX_SEQ_LEN, NUM_LABELS, build_job, write_shards
 from pipeline.config import Task
 from pipeline.contract.shards import load_shards
 from pipeline.data.augment import Augmentation
-from pipeline.data.plan import SliceSettings
+from pipeline.data.slices import SliceSettings
 from pipeline.train.micro_batches import MicroBatchReader
 
 
 def build_reader(
-    tmp_path, task=Task.SEQUENCE, *, micro_batch=4, augmentation=None, edges=(MAX_SEQ_LEN,)
+    tmp_path,
+    task=Task.SEQUENCE,
+    *,
+    micro_batch=4,
+    augmentation=None,
+    edges=(MAX_SEQ_LEN,),
+    max_padding=1.0,
 ):
     job = build_job(tmp_path, task)
     write_shards(job)
     split = load_shards(job.shards_dir).split("train")
     reader = MicroBatchReader(
         split,
-        slices=SliceSettings(micro_batch=micro_batch, bucket_edges=np.array(edges)),
+        slices=SliceSettings(
+            micro_batch=micro_batch, bucket_edges=np.array(edges), max_padding=max_padding
+        ),
         pad_token_id=0,
         is_token_task=task is Task.TOKEN,
         augmentation=augmentation,
@@ -29,16 +37,15 @@ def build_reader(
 
 def test_rows_are_sliced_in_order_and_padded_to_their_own_longest(tmp_path):
     split, reader = build_reader(tmp_path)
-    rows = np.arange(10)[::-1].copy()
+    rows = np.argsort(split.lengths, kind="stable")[:10]
 
     batches = reader.read(rows, epoch=0)
 
+    slices = np.split(rows, [2, 6])
     assert [batch.row_ids for batch in batches] == [
-        (1009, 1008, 1007, 1006),
-        (1005, 1004, 1003, 1002),
-        (1001, 1000),
+        tuple((1000 + indices).tolist()) for indices in slices
     ]
-    for batch, indices in zip(batches, np.split(rows, [4, 8]), strict=True):
+    for batch, indices in zip(batches, slices, strict=True):
         lengths = split.lengths[indices]
         assert batch.input_ids.shape == (len(indices), lengths.max())
         assert batch.num_tokens == lengths.sum()

@@ -16,7 +16,8 @@ from train_samples import build_job, build_micro_batch, write_shards
 from pipeline.config import Task
 from pipeline.contract.shards import load_shards
 from pipeline.data.augment import Augmentation
-from pipeline.data.plan import PlanSettings, RunPlan, SliceSettings
+from pipeline.data.plan import PlanSettings, RunPlan
+from pipeline.data.slices import SliceSettings
 from pipeline.train.loader import open_loader
 from pipeline.train.micro_batches import MicroBatchReader
 
@@ -36,7 +37,11 @@ SETTINGS = PlanSettings(
 def open_reader(shards_dir):
     return MicroBatchReader(
         load_shards(shards_dir).split("train"),
-        slices=SliceSettings(micro_batch=2, bucket_edges=load_shards(shards_dir).bucket_edges),
+        slices=SliceSettings(
+            micro_batch=2,
+            bucket_edges=load_shards(shards_dir).bucket_edges,
+            max_padding=0.1,
+        ),
         pad_token_id=0,
         is_token_task=False,
         augmentation=AUGMENTATION,
