@@ -13,10 +13,11 @@ from pipeline.contract.batching import IntArray
 from pipeline.contract.errors import BadRowsError, DataError
 from pipeline.data.blocks import NO_REASON, NO_SPLIT, REASONS
 from pipeline.data.row_facts import NOT_SAMPLED, RowFacts
-from pipeline.data.rows import RejectedRow, reject
+from pipeline.data.rows import RejectedRow, RejectReason, reject
 from pipeline.data.spool import Spool
 
 REJECTED_NAME = "rejected.jsonl"
+_SHOWN_LABELS = 5
 _BAD_REASONS = [index for index, reason in enumerate(REASONS) if reason.is_bad]
 
 
@@ -66,7 +67,18 @@ class RowLedger:
             f"{num_bad:,} of {self._facts.num_rows:,} rows are bad ({reasons}), over "
             f"data.max_bad_share {max_bad_share}",
             place=f"{first.file}:{first.line}",
-            remedy=f"Every one is in {report}. Correct them, or raise data.max_bad_share.",
+            remedy=f"Every one is in {report}. {self._remedy()}",
+        )
+
+    def _remedy(self) -> str:
+        is_unknown = self._facts.reason == REASONS.index(RejectReason.UNKNOWN_LABEL)
+        labels = Counter(row.value for row in self._rejected(np.flatnonzero(is_unknown)))
+        if not labels:
+            return "Correct them, or raise data.max_bad_share."
+        shown = ", ".join(f"{name!r}" for name, _ in labels.most_common(_SHOWN_LABELS))
+        return (
+            f"data.label_names does not name {shown}{', …' * (len(labels) > _SHOWN_LABELS)}: "
+            "add them there, or take data.label_names out to keep the labels as they are."
         )
 
     def write_rejected(self, path: Path) -> None:

@@ -38,6 +38,7 @@ from pipeline.stage import StageResult, is_done
 from pipeline.train.checkpoint import find_latest_checkpoint
 from pipeline.train.loop import TrainingRun, plan_settings_of
 from pipeline.train.memory import build_memory_ledger, describe_memory
+from pipeline.train.schedule import describe_schedule
 
 Fit = Callable[[TrainingRun], None]
 
@@ -80,6 +81,7 @@ def train(job: JobConfig, *, force: bool = False, fit: Fit | None = None) -> Sta
     del model
     open_run(run, shards, force=force)
     ledger = build_memory_ledger(num_parameters, precision=job.train.precision)
+    notes.append(describe_schedule(job.train, total_steps=run.total_steps))
     notes.append(f"memory of each worker: {describe_memory(ledger)}")
     if latest := find_latest_checkpoint(run.checkpoint_dir):
         notes.append(f"goes on from {latest.name}")

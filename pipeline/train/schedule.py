@@ -31,6 +31,16 @@ def build_schedule(settings: TrainSettings, *, total_steps: int) -> Schedule:
     )
 
 
+def describe_schedule(settings: TrainSettings, *, total_steps: int) -> str:
+    """Return the learning rate's numbers and where they come from, for people."""
+    schedule = build_schedule(settings, total_steps=total_steps)
+    return (
+        f"learning rate: up to {schedule.max_lr:.3g} (base_lr {settings.base_lr:g} × global_batch "
+        f"{settings.global_batch} / {_BASE_BATCH}) over {schedule.warmup_steps} steps, then a "
+        f"cosine down to {schedule.min_lr:g} at step {total_steps}"
+    )
+
+
 def lr_at(schedule: Schedule, step: int) -> float:
     """Return the learning rate of a step; steps count from 1.
 

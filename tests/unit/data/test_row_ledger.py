@@ -124,3 +124,17 @@ def test_fail_stops_at_the_first_bad_row(tmp_path):
 
     with pytest.raises(DataError, match=r"f\.csv:11: bad row: empty text.*<p>.*on_bad_rows"):
         check(ledger, tmp_path, 1.0, fails=True)
+
+
+def test_labels_that_label_names_lacks_are_named_in_the_remedy(tmp_path):
+    unknown = REASONS.index(RejectReason.UNKNOWN_LABEL)
+    values = ["bug", *"abcd", "bug", "e"]
+    ledger = ledger_of(tmp_path / "spool", [unknown] * len(values), values=values)
+
+    with pytest.raises(BadRowsError) as raised:
+        check(ledger, tmp_path)
+
+    assert raised.value.remedy.endswith(
+        "data.label_names does not name 'bug', 'a', 'b', 'c', 'd', …: add them there, or take "
+        "data.label_names out to keep the labels as they are."
+    )

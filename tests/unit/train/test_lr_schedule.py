@@ -1,7 +1,7 @@
 import pytest
 
 from pipeline.config import TrainSettings
-from pipeline.train.schedule import Schedule, build_schedule, lr_at
+from pipeline.train.schedule import Schedule, build_schedule, describe_schedule, lr_at
 
 
 def test_peak_grows_with_the_global_batch():
@@ -33,3 +33,14 @@ def test_single_step_has_a_learning_rate():
     schedule = Schedule(max_lr=1.0, min_lr=0.0, warmup_steps=1, total_steps=1)
 
     assert lr_at(schedule, 1) == 1.0
+
+
+def test_learning_rate_is_described_with_the_numbers_that_it_comes_from():
+    settings = TrainSettings(base_lr=1.2e-3, global_batch=32)
+
+    text = describe_schedule(settings, total_steps=92)
+
+    assert text == (
+        "learning rate: up to 0.00015 (base_lr 0.0012 × global_batch 32 / 256) over 5 steps, "
+        "then a cosine down to 0 at step 92"
+    )
