@@ -4,6 +4,11 @@ import os
 import secrets
 
 import pytest
+from hypothesis import settings
+
+# No unit test is judged by its time: a busy machine would fail it.
+settings.register_profile("textlane", deadline=None)
+settings.load_profile("textlane")
 
 # Ray reads these as it is imported, which some test files do. Without a token in the
 # environment it would save one in the home folder.

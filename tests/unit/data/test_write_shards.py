@@ -117,7 +117,7 @@ def test_a_single_larger_row_gets_a_file_of_its_own(tmp_path):
     assert shards == [[0, 1, 2, 3, 4], [5], [6, 7, 8, 9, 10]]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(st.integers(1, 9000), min_size=1, max_size=60),
     st.integers(1, 20),

@@ -40,7 +40,7 @@ def test_logits_are_those_of_the_formula(session):
     np.testing.assert_allclose(logits, [[0.0, WEIGHT / 2], [WEIGHT, 0.0]])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(
         st.lists(st.sampled_from([GOOD, BAD, FILM]), min_size=1, max_size=12),
