@@ -3,12 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipeline.config import JobConfig
+from pipeline.config import DataSettings, JobConfig
+from pipeline.contract.errors import FolderError
 from pipeline.contract.folder import fingerprint, read_manifest
-from pipeline.contract.shards import SHARDS_SCHEMA_VERSION
+from pipeline.contract.shards import SHARDS_SCHEMA_VERSION, load_shards
 from pipeline.contract.tokenization import TextEncoder
 from pipeline.data.intake import bad_rows_path
 from pipeline.data.passes_ray import RAY_PASSES
+from pipeline.data.rows import RejectReason
 from pipeline.data.screen import PrepareScreen
 from pipeline.data.shard_folder import ShardInputs, build_shards
 from pipeline.data.source_file import SourceFile
@@ -26,7 +28,9 @@ _NOT_DECIDING = {
     "max_bad_share",
     "on_bad_rows",
 }
-"""Data settings that leave finished shards as they are; files count by name, content and use."""
+"""Data settings that leave finished shards as they are; files count by name, content and use.
+
+The two on bad rows do so only while the rows found bad are within them."""
 
 
 def prepare(job: JobConfig, *, force: bool = False) -> StageResult:
@@ -43,7 +47,7 @@ def prepare(job: JobConfig, *, force: bool = False) -> StageResult:
     sources = find_sources(job.data)
     encoder = load_pretrained_encoder(job)
     made_from = shards_fingerprint(job, sources, encoder)
-    if not force and is_done(job.shards_dir, made_from):
+    if not force and is_prepared(job, made_from):
         summary = _summarise(read_manifest(job.shards_dir))
         return StageResult(folder=job.shards_dir, is_reused=True, summary=summary)
     inputs = ShardInputs(sources=sources, encoder=encoder, fingerprint=made_from)
@@ -53,6 +57,30 @@ def prepare(job: JobConfig, *, force: bool = False) -> StageResult:
     bad_rows_path(job).unlink(missing_ok=True)
     screen.show_rejected(manifest["rows"])
     return StageResult(folder=job.shards_dir, is_reused=False, summary=_summarise(manifest))
+
+
+def is_prepared(job: JobConfig, made_from: str) -> bool:
+    """Return whether the job's shards are finished, whole and within its limits on bad rows.
+
+    Args:
+        job: the job.
+        made_from: its :func:`shards_fingerprint`.
+    """
+    if not is_done(job.shards_dir, made_from):
+        return False
+    try:
+        manifest = load_shards(job.shards_dir).manifest
+    except FolderError:
+        return False
+    return _is_within_limits(manifest["rows"], job.data)
+
+
+def _is_within_limits(rows: Mapping[str, Any], data: DataSettings) -> bool:
+    # The limits may have been set after the shards were made.
+    by_reason = rows["rejected_by_reason"].items()
+    num_bad = sum(count for reason, count in by_reason if RejectReason(reason).is_bad)
+    limit = 0.0 if data.on_bad_rows == "fail" else data.max_bad_share * rows["read"]
+    return bool(num_bad <= limit)
 
 
 def shards_fingerprint(

@@ -100,18 +100,11 @@ def plan_run(job: JobConfig, shards: Shards) -> TrainingRun:
     """Return the training of a job on these shards; nothing is written.
 
     Raises:
-        ConfigError: the shards were made for another task, hold no rows to train on, or
-            their tokenizer lacks the [MASK] that augmentation needs.
+        ConfigError: the shards were made for another task or length of texts, hold no rows to
+            train on, or their tokenizer lacks the [MASK] that augmentation needs.
         WeightsError: config.json of the pretrained model does not fit.
     """
-    num_rows = int(shards.manifest["splits"]["train"]["rows"])
-    if shards.task != job.task.value or not num_rows:
-        raise ConfigError(
-            f"the shards are for {shards.task} and hold {num_rows} training rows",
-            place=str(shards.folder),
-            value=job.task.value,
-            remedy="Run `textlane prepare` for this job.",
-        )
+    _demand_fit(job, shards)
     pretrained = Path(resolve_location(job.model.pretrained)) if job.model.pretrained else None
     encoder = load_text_encoder(shards.folder, shards.text_settings)
     architecture = _build_architecture(job, shards, encoder=encoder, pretrained=pretrained)
@@ -133,6 +126,34 @@ def plan_run(job: JobConfig, shards: Shards) -> TrainingRun:
             "versions": {name: version(name) for name in _VERSIONS_OF},
         },
     )
+
+
+def _demand_fit(job: JobConfig, shards: Shards) -> None:
+    remedy = "Run `textlane prepare` for this job."
+    num_rows = int(shards.manifest["splits"]["train"]["rows"])
+    if shards.task != job.task.value or not num_rows:
+        raise ConfigError(
+            f"the shards are for {shards.task} and hold {num_rows} training rows",
+            place=str(shards.folder),
+            value=job.task.value,
+            remedy=remedy,
+        )
+    max_seq_len = shards.text_settings.max_seq_len
+    if max_seq_len != job.model.max_seq_len:
+        raise ConfigError(
+            f"the texts of {shards.folder} were cut for model.max_seq_len {max_seq_len}",
+            place="model.max_seq_len",
+            value=job.model.max_seq_len,
+            remedy=remedy,
+        )
+    takes_pairs = job.data.text_pair_column is not None
+    if takes_pairs != shards.takes_pairs:
+        raise ConfigError(
+            f"the shards hold {'pairs of' if shards.takes_pairs else 'single'} texts",
+            place=str(shards.folder),
+            value=job.data.text_pair_column,
+            remedy=remedy,
+        )
 
 
 def _build_augmentation(job: JobConfig, encoder: TextEncoder) -> Augmentation | None:

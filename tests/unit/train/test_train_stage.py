@@ -148,3 +148,24 @@ def test_missing_shards_name_the_stage_to_run(job):
 
     with pytest.raises(MissingFileError, match="Run the stage that writes this folder"):
         train(job, fit=RecordingFit())
+
+
+@pytest.mark.parametrize("max_seq_len", [8, 16])
+def test_shards_cut_for_another_length_are_refused(job, max_seq_len):
+    model = job.model.model_copy(update={"max_seq_len": max_seq_len})
+    other = job.model_copy(update={"model": model})
+
+    with pytest.raises(ConfigError) as caught:
+        train(other, fit=RecordingFit())
+
+    assert str(caught.value) == (
+        f"model.max_seq_len: the texts of {job.shards_dir} were cut for model.max_seq_len 12 "
+        f"(got {max_seq_len}). Run `textlane prepare` for this job."
+    )
+
+
+def test_shards_of_single_texts_are_refused_for_pairs(job):
+    data = job.data.model_copy(update={"text_pair_column": "second"})
+
+    with pytest.raises(ConfigError, match=r"the shards hold single texts .*textlane prepare"):
+        train(job.model_copy(update={"data": data}), fit=RecordingFit())
