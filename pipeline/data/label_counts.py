@@ -80,14 +80,14 @@ def check_labels(found: LabelCounts, task: Task) -> None:
     """Refuse rows that nothing can be learned from.
 
     Raises:
-        DataError: there is no row, no label or (sequence task) only one; a split is empty;
+        DataError: there is no row, no label or (but for multi-label) only one; a split is empty;
             there are more labels than train rows; or a label of validation or test never
             occurs in train.
     """
     labels = sorted(found.counts)
     if not found.num_rows.sum():
         _fail("no usable row is left", labels)
-    if task is Task.SEQUENCE and len(labels) < 2:
+    if task is not Task.MULTI_LABEL and len(labels) == 1:
         _fail("there is only one label, so there is nothing to tell apart", labels)
     if not labels:
         _fail("no row has a label", labels)

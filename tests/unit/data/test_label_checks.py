@@ -45,6 +45,11 @@ def test_rows_that_can_be_learned_from_pass():
     check_labels(counts_of(a=(4, 1, 0)), Task.MULTI_LABEL)
 
 
+def test_words_that_all_have_one_label_are_refused():
+    with pytest.raises(DataError, match=r"there is only one label, so .* \(got \['O'\]\)"):
+        check_labels(counts_of(O=(40, 5, 5)), Task.TOKEN)
+
+
 @pytest.mark.parametrize(
     ("found", "message"),
     [
