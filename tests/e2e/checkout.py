@@ -86,5 +86,6 @@ def left_running(scratch, patience_s=20.0):
 
 
 def heed_interrupts():
-    """Undo an ignored SIGINT that a background shell hands down; for ``preexec_fn``."""
+    """Undo what a background shell or nohup hands down, ignored signals; for ``preexec_fn``."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
