@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pipeline.config import JobConfig
 from pipeline.contract.batching import IntArray
 
 
@@ -26,6 +27,17 @@ class PlanSettings:
     def window_rows(self) -> int:
         """Rows that are sorted by length together."""
         return self.batch_rows * self.window_batches
+
+
+def plan_settings_of(job: JobConfig) -> PlanSettings:
+    """Return what decides the order of a job's training rows."""
+    return PlanSettings(
+        batch_rows=job.train.global_batch,
+        max_batch_tokens=job.train.max_batch_tokens,
+        window_batches=job.buckets.window_batches,
+        seed=job.seed,
+        longest_first=job.train.longest_first,
+    )
 
 
 class EpochPlan:

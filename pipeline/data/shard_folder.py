@@ -22,7 +22,7 @@ from pipeline.data.lengths import PICTURE_NAME, length_histogram
 from pipeline.data.padding import describe_buckets, padding_figures
 from pipeline.data.passes import Passes
 from pipeline.data.picture import draw_lengths
-from pipeline.data.plan import PlanSettings
+from pipeline.data.plan import plan_settings_of
 from pipeline.data.screen import PrepareScreen
 from pipeline.data.shard_files import WrittenShards, write_shards
 from pipeline.data.slices import SliceSettings
@@ -180,13 +180,7 @@ def _describe_splits(made: _Made) -> dict[str, dict[str, Any]]:
 def _describe_lengths(job: JobConfig, tokens: TokenRows, edges: IntArray) -> dict[str, Any]:
     # In the order of the shards' rows, which is the one that training plans with.
     lengths = in_bucket_order(tokens.lengths_of("train"), edges)
-    settings = PlanSettings(
-        batch_rows=job.train.global_batch,
-        max_batch_tokens=job.train.max_batch_tokens,
-        window_batches=job.buckets.window_batches,
-        seed=job.seed,
-        longest_first=job.train.longest_first,
-    )
+    settings = plan_settings_of(job)
     slices = SliceSettings(
         micro_batch=job.train.global_batch,
         bucket_edges=edges,

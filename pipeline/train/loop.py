@@ -13,7 +13,7 @@ import torch
 from pipeline.config import JobConfig
 from pipeline.contract.shards import ShardSplit, load_shards
 from pipeline.data.augment import Augmentation
-from pipeline.data.plan import PlanSettings, RunPlan, rank_slice
+from pipeline.data.plan import RunPlan, plan_settings_of, rank_slice
 from pipeline.data.slices import SliceSettings
 from pipeline.model.architecture import Architecture
 from pipeline.model.checkpoint_manifest import FINAL, PERMANENT, ROLLING
@@ -105,17 +105,6 @@ def run_training(
                 worker.save_if_due(record)
                 _call_after_checkpoint(run, record, on_checkpoint)
     return first
-
-
-def plan_settings_of(job: JobConfig) -> PlanSettings:
-    """Return what decides the order of a job's training rows."""
-    return PlanSettings(
-        batch_rows=job.train.global_batch,
-        max_batch_tokens=job.train.max_batch_tokens,
-        window_batches=job.buckets.window_batches,
-        seed=job.seed,
-        longest_first=job.train.longest_first,
-    )
 
 
 def checkpoint_kind(job: JobConfig, *, step: int, total_steps: int) -> str | None:

@@ -21,7 +21,7 @@ from pipeline.contract.folder import (
 from pipeline.contract.shards import Shards, load_shards
 from pipeline.contract.tokenization import TOKENIZER_NAME, TextEncoder, load_text_encoder
 from pipeline.data.augment import Augmentation
-from pipeline.data.plan import count_steps
+from pipeline.data.plan import count_steps, plan_settings_of
 from pipeline.model.architecture import (
     HF_CONFIG_NAME,
     Architecture,
@@ -36,7 +36,7 @@ from pipeline.model.checkpoint_manifest import (
 from pipeline.model.weights import WEIGHTS_NAME, build_new_model
 from pipeline.stage import StageResult, is_done
 from pipeline.train.checkpoint import find_latest_checkpoint
-from pipeline.train.loop import TrainingRun, plan_settings_of
+from pipeline.train.loop import TrainingRun
 from pipeline.train.memory import build_memory_ledger, describe_memory
 from pipeline.train.schedule import describe_schedule
 
