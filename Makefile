@@ -12,7 +12,7 @@ SOURCES := pipeline serve_app cluster tests
 
 export RAY_USAGE_STATS_ENABLED := 0
 
-.PHONY: help install demo test check fix bench test-ray test-gpu lock clean
+.PHONY: help install demo test check lint fix bench test-ray test-gpu lock clean
 
 help:  ## show these commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -33,11 +33,13 @@ demo: $(INSTALLED)  ## labelled text to served answers, and one table (ARGS=--fo
 test: $(INSTALLED)  ## all tests that need no GPU
 	@$(BIN)/python -m pytest -m "not gpu and not perf" $(ARGS)
 
-check: $(INSTALLED)  ## format, lint, types, import rules, unit tests; under two minutes
+lint: $(INSTALLED)  ## format, lint, types, import rules
 	@$(BIN)/ruff format --check $(SOURCES)
 	@$(BIN)/ruff check $(SOURCES)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+check: lint  ## lint and the unit tests; under two minutes
 	@$(BIN)/python -m pytest -q -m "not ray and not gpu and not perf" $(ARGS)
 
 fix: $(INSTALLED)  ## format and mend what can be mended
@@ -51,12 +53,13 @@ test-gpu: $(INSTALLED)  ## only the tests that need a CUDA device
 	@$(BIN)/python -m pytest -m gpu $(ARGS)
 
 bench: $(INSTALLED)  ## the measurements behind tests/perf/RESULTS.md
+	@$(PIP) install -q -c constraints.txt -e '.[bench]'
 	@$(BIN)/python -m pytest -m perf -s tests/perf $(ARGS)
 
 lock:  ## write constraints.txt anew from the pins in pyproject.toml
 	@rm -rf .venv-lock
 	@$(PYTHON) -m venv .venv-lock
-	@.venv-lock/bin/python -m pip install -q -e '.[train,serve,demo,dev]'
+	@.venv-lock/bin/python -m pip install -q -e '.[train,serve,demo,dev,bench,mlflow]'
 	@{ head -1 constraints.txt; .venv-lock/bin/python -m pip freeze --exclude-editable | sed 's/+cpu//'; } > constraints.new
 	@mv constraints.new constraints.txt
 	@rm -rf .venv-lock

@@ -106,13 +106,16 @@ def _allowed(node: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
     match node["type"]:
         case "integer" | "number" as sort:
             return ("whole number" if sort == "integer" else "number") + _range(node)
+        case "array" if "prefixItems" in node:
+            parts = [_allowed(item, schema) for item in node["prefixItems"]]
+            return f"list of {' and '.join(parts)}"
         case "array":
             least = node.get("minItems", 0)
             return f"list of {_allowed(node['items'], schema)}s" + f", {least} or more" * bool(
                 least
             )
         case "object":
-            return "mapping of text to text"
+            return f"mapping of text to {_allowed(node['additionalProperties'], schema)}"
         case other:
             words = {"boolean": "true or false", "string": "text", "null": "null"}
             return words[other]

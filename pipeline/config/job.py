@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field, model_validator
 
 from pipeline.config.data import BucketSettings, DataSettings, Task
-from pipeline.config.fields import Count, Lenient, PositiveFloat, Share
+from pipeline.config.fields import Count, Lenient, Location, PositiveFloat, Share
 from pipeline.config.model import ModelSettings
 from pipeline.config.train import TrainSettings
 from pipeline.contract.errors import ConfigError
@@ -50,14 +50,38 @@ class RaySettings(Settings):
     """Cluster to join; null joins the one that submitted the job, or starts a local one."""
     num_cpus: Count | None = None
     """CPUs of a local cluster; null takes all."""
-    num_workers: Count = 1
-    """Training workers."""
+    num_workers: Count | Annotated[tuple[Count, Count], Lenient] = 1
+    """Training workers; ``[least, most]`` takes as many as the cluster has and follows it."""
     use_gpu: bool = False
     """One GPU for each training worker."""
     threads_per_worker: Count | None = None
     """torch's threads; null shares the CPUs among the workers."""
     max_failures: Annotated[int, Field(ge=0)] = 3
     """Times that a lost worker group is started again from the last checkpoint."""
+
+    @property
+    def worker_range(self) -> tuple[int, int]:
+        """Least and most training workers."""
+        given = self.num_workers
+        return given if isinstance(given, tuple) else (given, given)
+
+    @model_validator(mode="after")
+    def _demand_rising_range(self) -> "RaySettings":
+        least, most = self.worker_range
+        if least > most:
+            raise ValueError(
+                f"num_workers [{least}, {most}] has its least over its most. Swap them."
+            )
+        return self
+
+
+class MlflowSettings(Settings):
+    """Where the training's figures also go; needs the package mlflow-skinny."""
+
+    tracking_uri: Location | None = None
+    """MLflow server or folder (``https://…``, ``file:///…``); null leaves MLflow out."""
+    experiment: Annotated[str, Field(min_length=1, max_length=256)] = "textlane"
+    """Experiment that the run is entered under; the run bears the job's name."""
 
 
 class JobConfig(Settings):
@@ -82,6 +106,7 @@ class JobConfig(Settings):
     evaluate: EvaluateSettings = EvaluateSettings()
     export: ExportSettings = ExportSettings()
     ray: RaySettings = RaySettings()
+    mlflow: MlflowSettings = MlflowSettings()
 
     @model_validator(mode="after")
     def _demand_possible_pairs(self) -> "JobConfig":

@@ -27,6 +27,16 @@ class ModelSettings(Settings):
     """Encoder layers (random start only)."""
     num_heads: Count = 4
     """Attention heads (random start only)."""
+    factory: str | None = None
+    """Import path ``package.module:function`` of a model of your own; null takes the encoder.
+
+    It is called with ``vocab_size``, ``num_labels``, ``max_seq_len``, ``pad_token_id`` and
+    factory_arguments, and returns a torch module: ``forward(input_ids, attention_mask)`` gives
+    logits. The encoder's sizes above then mean nothing; the tokenizer is still pretrained's or
+    the corpus's.
+    """
+    factory_arguments: dict[str, bool | int | float | str] = Field(default_factory=dict)
+    """Further arguments of factory, by name."""
 
     @model_validator(mode="after")
     def _split_width_evenly(self) -> "ModelSettings":

@@ -58,6 +58,17 @@ class TrainSettings(Settings):
     """Rolling checkpoints kept."""
     permanent_every_steps: Count = 5000
     """Steps between checkpoints that are never deleted."""
+    validate_every_steps: Annotated[int, Field(ge=0)] | None = None
+    """Steps between measurements on the validation rows; null measures at the end of each
+    epoch, 0 never."""
+    best_metric: Literal["loss", "accuracy", "macro_f1", "entity_f1"] = "loss"
+    """Figure of the validation rows by which the best checkpoint is chosen; entity_f1 needs
+    BIO word labels."""
+    early_stopping_patience: Count | None = None
+    """Measurements in a row without a better best_metric after which training ends; null
+    trains all epochs."""
+    final_weights: Literal["last", "best"] = "last"
+    """Which weights evaluate and export take: of the last step or of the best checkpoint."""
     longest_first: bool = True
     """Run the longest batch first, so that memory trouble shows in the first second."""
     augmentation: AugmentationSettings = AugmentationSettings()
@@ -67,6 +78,8 @@ class TrainSettings(Settings):
 
     Each takes some seconds to start and changes nothing learned.
     """
+    tensorboard: bool = True
+    """Write TensorBoard event files into the checkpoint folder."""
 
     @model_validator(mode="after")
     def _demand_possible_pairs(self) -> "TrainSettings":
@@ -80,5 +93,11 @@ class TrainSettings(Settings):
             raise ValueError(
                 f"micro_batch {self.micro_batch} is over global_batch {self.global_batch}. "
                 "Lower micro_batch or raise global_batch."
+            )
+        needs_figures = self.early_stopping_patience is not None or self.final_weights == "best"
+        if self.validate_every_steps == 0 and needs_figures:
+            raise ValueError(
+                "early_stopping_patience and final_weights best need measurements, but "
+                "validate_every_steps is 0. Set it to null or a number of steps."
             )
         return self

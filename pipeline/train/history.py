@@ -1,4 +1,4 @@
-"""history.jsonl: one line for each step, as progress, report and tests read it."""
+"""Lines of JSON beside the checkpoints: every step, every validation, and what happened."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -32,6 +32,36 @@ class StepRecord:
     loss_scale: float
     skipped: bool
     """True when fp16 gradients overflowed and the weights stayed."""
+    micro_batch: int
+    """Rows in one forward pass at most; falls when memory runs out."""
+    longest: int
+    """Tokens of the step's longest row."""
+    memory_allocated_bytes: int
+    """After the step on rank 0: CUDA tensors, or the process's resident memory on a CPU."""
+    memory_reserved_bytes: int | None
+    """What torch holds of the CUDA device after the step; null on a CPU."""
+    memory_peak_bytes: int
+    """Most CUDA memory allocated within the step; on a CPU the process's peak so far."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidationRecord:
+    """One measurement on the validation rows."""
+
+    step: int
+    """Steps done before it."""
+    epoch: int
+    """Of that step, counts from 0."""
+    loss: float
+    """Mean over the rows (labelled tokens), as in training but without dropout."""
+    accuracy: float
+    """Share of rows (labelled tokens) that are right; exact match for several labels a row."""
+    macro_f1: float
+    entity_f1: float | None
+    """Null unless the labels are BIO tags."""
+    is_best: bool
+    """Whether no measurement before it was as good."""
+    seconds: float
 
 
 class HistoryWriter:

@@ -26,12 +26,13 @@ from pipeline.train.checkpoint import (
     restore_state,
     save_checkpoint,
 )
+from pipeline.train.device_memory import read_memory, reset_peak
 from pipeline.train.group import Group, mix_seed, seed_step
 from pipeline.train.history import HistoryWriter, StepRecord
 from pipeline.train.loader import LoadedStep, open_loader
 from pipeline.train.micro_batches import MicroBatchReader
 from pipeline.train.schedule import build_schedule, lr_at
-from pipeline.train.step import Optimisation, StepResult, train_step
+from pipeline.train.step import Optimisation, train_step
 
 OnCheckpoint = Callable[[StepRecord], None]
 
@@ -178,6 +179,7 @@ class _Worker:
 
     def run_step(self, steps: Iterator[LoadedStep]) -> StepRecord:
         started = time.perf_counter()
+        reset_peak(self._state.device)
         loaded = next(steps)
         step = loaded.step
         micro_batches = [micro.to(self._state.device) for micro in loaded.micro_batches]
@@ -186,7 +188,24 @@ class _Worker:
         seed_step(self._run.job.seed, step=step, rank=self._group.rank)
         result = train_step(self._state, micro_batches, group=self._group)
         seconds = time.perf_counter() - started
-        return _build_record(result, step=step, epoch=loaded.epoch, lr=lr, seconds=seconds)
+        memory = read_memory(self._state.device)
+        return StepRecord(
+            step=step,
+            epoch=loaded.epoch,
+            loss=result.loss,
+            lr=lr,
+            grad_norm=None if result.is_skipped else result.grad_norm,
+            tokens=result.tokens,
+            padding_share=1.0 - result.tokens / result.padded_tokens,
+            seconds=seconds,
+            loss_scale=result.loss_scale,
+            skipped=result.is_skipped,
+            micro_batch=self._run.job.train.micro_batch,
+            longest=max((micro.input_ids.shape[1] for micro in micro_batches), default=0),
+            memory_allocated_bytes=memory.allocated_bytes,
+            memory_reserved_bytes=memory.reserved_bytes,
+            memory_peak_bytes=memory.peak_bytes,
+        )
 
     def save_if_due(self, record: StepRecord) -> None:
         run, train = self._run, self._run.job.train
@@ -202,20 +221,3 @@ class _Worker:
             kind=kind,
             keep=train.keep_checkpoints,
         )
-
-
-def _build_record(
-    result: StepResult, *, step: int, epoch: int, lr: float, seconds: float
-) -> StepRecord:
-    return StepRecord(
-        step=step,
-        epoch=epoch,
-        loss=result.loss,
-        lr=lr,
-        grad_norm=None if result.is_skipped else result.grad_norm,
-        tokens=result.tokens,
-        padding_share=1.0 - result.tokens / result.padded_tokens,
-        seconds=seconds,
-        loss_scale=result.loss_scale,
-        skipped=result.is_skipped,
-    )

@@ -86,7 +86,7 @@ def _fit(run: TrainingRun, storage: Path) -> TrainingError | None:
     trainer = TorchTrainer(
         loop,
         train_loop_config={"run": run},
-        scaling_config=ScalingConfig(num_workers=settings.num_workers, use_gpu=settings.use_gpu),
+        scaling_config=ScalingConfig(num_workers=_num_workers(settings), use_gpu=settings.use_gpu),
         run_config=RunConfig(
             name=run.job.name,
             storage_path=str(storage),
@@ -127,6 +127,11 @@ def _train_loop_per_worker(config: dict[str, Any]) -> TrainingError | None:
     return None
 
 
+def _num_workers(settings: RaySettings) -> Any:
+    least, most = settings.worker_range
+    return least if least == most else (least, most)  # Ray's stubs know only whole numbers.
+
+
 def _num_threads(settings: RaySettings, workers_here: int) -> int:
     return settings.threads_per_worker or max(1, len(os.sched_getaffinity(0)) // workers_here)
 
@@ -137,9 +142,10 @@ def _demand_resources(settings: RaySettings) -> None:
     kind = "GPU" if settings.use_gpu else "CPU"
     resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]  # Ray's
     there = int(resources.get(kind, 0))
-    if there < settings.num_workers:
+    least = settings.worker_range[0]
+    if there < least:
         raise TrainingError(
-            f"the cluster has {there} {kind} for ray.num_workers {settings.num_workers}",
+            f"the cluster has {there} {kind} for ray.num_workers {least}",
             remedy="Lower ray.num_workers, or join a larger cluster with ray.address.",
         )
     if settings.use_gpu and not torch.version.cuda:

@@ -27,6 +27,11 @@ def record_of(step, **changes):
         "seconds": 0.1,
         "loss_scale": 1.0,
         "skipped": False,
+        "micro_batch": 32,
+        "longest": 12,
+        "memory_allocated_bytes": 1000,
+        "memory_reserved_bytes": None,
+        "memory_peak_bytes": 2000,
     }
     return StepRecord(**{**values, **changes})
 

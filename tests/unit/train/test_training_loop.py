@@ -39,7 +39,9 @@ def run_until(run, step):
 
 
 def timeless(folder):
-    return [dataclasses.replace(record, seconds=0.0) for record in read_history(folder)]
+    # How long a step took and what memory its process held are not of the training.
+    free = {"seconds": 0.0, "memory_allocated_bytes": 0, "memory_peak_bytes": 0}
+    return [dataclasses.replace(record, **free) for record in read_history(folder)]
 
 
 def final_model(folder):
