@@ -1,6 +1,7 @@
 """However a batch is dealt to ranks and cut into passes, its gradient is that of one pass."""
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import pytest
 import torch
@@ -49,10 +50,7 @@ def test_gradient_does_not_depend_on_ranks_and_micro_batch(task, lengths, micro_
     batch = build_micro_batch(lengths, task)
     # Ranks may have any share of the rows, also none.
     bounds = [0, *sorted(min(cut, len(lengths)) for cut in cuts), len(lengths)]
-    shares = [
-        [rows_of(batch, *pair)] if pair[0] < pair[1] else []
-        for pair in zip(bounds, bounds[1:], strict=False)
-    ]
+    shares = [[rows_of(batch, *pair)] if pair[0] < pair[1] else [] for pair in pairwise(bounds)]
     groups = build_thread_groups(len(shares))
     whole, gradient = take_step([batch], SingleGroup(), task)
 
