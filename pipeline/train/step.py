@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from pipeline.config import TrainSettings
-from pipeline.contract.errors import TrainingError
+from pipeline.contract.errors import NotFiniteError
 from pipeline.contract.tokenization import IGNORED_LABEL
 from pipeline.train.group import Group
 from pipeline.train.micro_batches import MicroBatch
@@ -128,7 +128,7 @@ def train_step(
     Raises:
         OutOfMemory: a rank's passes did not fit into its memory. On every rank, before the
             weights change; what the passes allocated is freed.
-        TrainingError: the loss or a gradient is not finite; it names the rows. On every rank,
+        NotFiniteError: the loss or a gradient is not finite; it names the rows. On every rank,
             before the weights change.
     """
     scale = state.scaler.scale(torch.ones((), device=state.device))
@@ -237,12 +237,12 @@ def _not_finite(
     *,
     losses: Sequence[Tensor] | None,
     group: Group,
-) -> TrainingError:
+) -> NotFiniteError:
     rows = [row_id for micro in micro_batches for row_id in micro.row_ids]
     if losses is not None:
         is_bad = [not math.isfinite(value) for loss in losses for value in loss.tolist()]
         rows = [row_id for row_id, bad in zip(rows, is_bad, strict=True) if bad]
-    return TrainingError(
+    return NotFiniteError(
         problem,
         place=f"rows {', '.join(map(str, group.gather(rows)))}",
         remedy="Lower train.base_lr, or look at these rows of the input.",

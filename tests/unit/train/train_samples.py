@@ -18,9 +18,11 @@ from pipeline.contract.tokenization import IGNORED_LABEL, TextEncoder, TextSetti
 from pipeline.model.architecture import Architecture
 from pipeline.model.weights import build_new_model
 from pipeline.train.group import SingleGroup
-from pipeline.train.loop import TrainingRun, run_training
+from pipeline.train.loop import run_training
 from pipeline.train.micro_batches import MicroBatch
-from pipeline.train.run import open_run, plan_run
+from pipeline.train.resume_rules import open_run
+from pipeline.train.run import plan_run
+from pipeline.train.training_run import TrainingRun
 
 NUM_LABELS = 3
 MAX_SEQ_LEN = 12
