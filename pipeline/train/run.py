@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from pipeline.config import JobConfig, resolve_location
+from pipeline.config import JobConfig
 from pipeline.contract.errors import ConfigError, FolderError
 from pipeline.contract.folder import (
     atomic_folder,
@@ -26,6 +26,7 @@ from pipeline.model.architecture import (
     HF_CONFIG_NAME,
     Architecture,
     build_random_architecture,
+    find_pretrained,
     read_hf_architecture,
 )
 from pipeline.model.checkpoint_manifest import (
@@ -33,6 +34,7 @@ from pipeline.model.checkpoint_manifest import (
     FINAL,
     read_checkpoint_manifest,
 )
+from pipeline.model.shape_check import check_logits
 from pipeline.model.weights import WEIGHTS_NAME, build_new_model
 from pipeline.stage import StageResult, is_done
 from pipeline.train.checkpoint import find_latest_checkpoint
@@ -67,7 +69,8 @@ def train(job: JobConfig, *, force: bool = False, fit: Fit | None = None) -> Sta
     Raises:
         FolderError: the shards cannot be used, or the target is no checkpoint folder.
         WeightsError: the pretrained weights do not fit.
-        ConfigError: a setting does not fit the shards or the pretrained model.
+        ConfigError: a setting does not fit the shards or the pretrained model, or
+            model.factory gives no model to train.
         TrainingError: training cannot start or go on.
     """
     shards = load_shards(job.shards_dir)
@@ -77,6 +80,7 @@ def train(job: JobConfig, *, force: bool = False, fit: Fit | None = None) -> Sta
     if not force and is_done(run.checkpoint_dir, mark) and _final_file(run).is_file():
         return _result(run, is_reused=True)
     model, notes = build_new_model(run.architecture, seed=job.seed, pretrained=run.pretrained)
+    notes += check_logits(model, run.architecture)
     num_parameters = sum(parameter.numel() for parameter in model.parameters())
     del model
     open_run(run, shards, force=force)
@@ -105,7 +109,7 @@ def plan_run(job: JobConfig, shards: Shards) -> TrainingRun:
         WeightsError: config.json of the pretrained model does not fit.
     """
     _demand_fit(job, shards)
-    pretrained = Path(resolve_location(job.model.pretrained)) if job.model.pretrained else None
+    pretrained = find_pretrained(job.model)
     encoder = load_text_encoder(shards.folder, shards.text_settings)
     architecture = _build_architecture(job, shards, encoder=encoder, pretrained=pretrained)
     epoch_steps = count_steps(
