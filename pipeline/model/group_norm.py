@@ -27,6 +27,7 @@ class PositionGroupNorm(nn.Module):
     def __init__(self, norm: BatchNorm) -> None:
         """Take over the weight and bias (None without) of the norm that it stands for."""
         super().__init__()
+        self.num_channels = norm.num_features
         self.num_groups = count_groups(norm.num_features)
         self.eps = norm.eps
         self.weight = norm.weight
@@ -34,18 +35,22 @@ class PositionGroupNorm(nn.Module):
 
     def forward(self, values: Tensor) -> Tensor:
         """Return the normalised values, float ``[batch, channels, …]`` as given."""
-        channels_last = values.movedim(1, -1)
-        grouped = channels_last.reshape(*channels_last.shape[:-1], self.num_groups, -1)
-        normed = functional.layer_norm(grouped, grouped.shape[-1:], eps=self.eps).flatten(-2)
+        # Sizes of the layer, not of the values: the ONNX exporter wants fixed ones.
+        group_channels = self.num_channels // self.num_groups
+        channels_last = values.transpose(1, -1)  # movedim is written wrongly as ONNX
+        positions = channels_last.shape[:-1]
+        grouped = channels_last.reshape(*positions, self.num_groups, group_channels)
+        normed = functional.layer_norm(grouped, (group_channels,), eps=self.eps)
+        normed = normed.reshape(*positions, self.num_channels)
         if self.weight is not None:
             normed = normed * self.weight
         if self.bias is not None:
             normed = normed + self.bias
-        return normed.movedim(-1, 1)
+        return normed.transpose(1, -1)
 
     def extra_repr(self) -> str:
         """Return what stands in the brackets of the module's text."""
-        return f"num_groups={self.num_groups}, eps={self.eps}"
+        return f"{self.num_channels}, num_groups={self.num_groups}, eps={self.eps}"
 
 
 def count_groups(num_channels: int) -> int:
