@@ -65,7 +65,7 @@ def _run(
         logits: object = model(ids, torch.ones_like(ids) if mask is None else mask)
     except Exception as error:  # Whatever the user's code raises is the user's to read.
         raise _misfit(
-            f"the model cannot run {_of(shape)}: {type(error).__name__}: {error}", architecture
+            f"the model cannot run {_name(shape)}: {type(error).__name__}: {error}", architecture
         ) from error
     return _demand_shape(logits, architecture, shape=shape)
 
@@ -94,7 +94,7 @@ def _demand_shape(logits: object, architecture: Architecture, *, shape: tuple[in
         )
     if list(logits.shape) != wanted or not logits.is_floating_point():
         raise _misfit(
-            f"the logits {_of(shape)} must be float {wanted}, {axes} for {architecture.task}, "
+            f"the logits of {_name(shape)} must be float {wanted}, {axes} for {architecture.task}, "
             f"and are {str(logits.dtype).removeprefix('torch.')} {list(logits.shape)}",
             architecture,
         )
@@ -116,8 +116,8 @@ def _demand_trainable(model: nn.Module, logits: Tensor, architecture: Architectu
         )
 
 
-def _of(shape: tuple[int, int]) -> str:
-    return f"of {shape[0]} row{'s' * (shape[0] > 1)} of {shape[1]} token{'s' * (shape[1] > 1)}"
+def _name(shape: tuple[int, int]) -> str:
+    return f"{shape[0]} row{'s' * (shape[0] > 1)} of {shape[1]} token{'s' * (shape[1] > 1)}"
 
 
 def _misfit(problem: str, architecture: Architecture) -> TrainingError:
