@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from pipeline.config import TrainSettings
-from pipeline.contract.errors import TrainingError
+from pipeline.contract.errors import NotFiniteError
 from pipeline.contract.tokenization import IGNORED_LABEL
 from pipeline.train.group import Group
 from pipeline.train.micro_batches import MicroBatch
@@ -93,7 +93,7 @@ def train_step(
     Every rank must call it; all get the same result and the same weights.
 
     Raises:
-        TrainingError: the loss or a gradient is not finite; it names the rows. It is raised
+        NotFiniteError: the loss or a gradient is not finite; it names the rows. It is raised
             on every rank, before the weights change.
     """
     weight = torch.tensor(float(sum(m.num_labelled for m in micro_batches)), device=state.device)
@@ -173,12 +173,12 @@ def _not_finite(
     *,
     losses: Sequence[Tensor] | None,
     group: Group,
-) -> TrainingError:
+) -> NotFiniteError:
     rows = [row_id for micro in micro_batches for row_id in micro.row_ids]
     if losses is not None:
         is_bad = [not math.isfinite(value) for loss in losses for value in loss.tolist()]
         rows = [row_id for row_id, bad in zip(rows, is_bad, strict=True) if bad]
-    return TrainingError(
+    return NotFiniteError(
         problem,
         place=f"rows {', '.join(map(str, group.gather(rows)))}",
         remedy="Lower train.base_lr, or look at these rows of the input.",

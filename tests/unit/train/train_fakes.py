@@ -26,6 +26,9 @@ class ThreadGroup:
     def gather(self, values):
         return [value for part in self._exchange(values) for value in part]
 
+    def gather_objects(self, value):
+        return self._exchange(value)
+
     def _exchange(self, value):
         self._shared[self.rank] = value
         self._barrier.wait(timeout=30)

@@ -15,9 +15,11 @@ from pipeline.contract.folder import hash_files, write_manifest
 from pipeline.contract.shards import SHARD_SCHEMA, SHARDS_SCHEMA_VERSION, load_shards, write_shard
 from pipeline.contract.tokenization import IGNORED_LABEL, TextEncoder, TextSettings
 from pipeline.train.group import SingleGroup
-from pipeline.train.loop import TrainingRun, run_training
+from pipeline.train.loop import run_training
 from pipeline.train.micro_batches import MicroBatch
-from pipeline.train.run import open_run, plan_run
+from pipeline.train.resume_rules import open_run
+from pipeline.train.run import plan_run
+from pipeline.train.training_run import TrainingRun
 
 NUM_LABELS = 3
 MAX_SEQ_LEN = 12
