@@ -3,12 +3,14 @@
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import torch
 
 from pipeline.contract.errors import NotFiniteError, TrainingError
 from pipeline.model.checkpoint_manifest import ROLLING
+from pipeline.train.backoff import StepRunner
 from pipeline.train.checkpoint import CheckpointLabel, capture_state
 from pipeline.train.checkpoint_writer import CheckpointWriter
 from pipeline.train.device_memory import read_memory, reset_peak
@@ -20,7 +22,7 @@ from pipeline.train.recorder import Recorder
 from pipeline.train.resume import Start
 from pipeline.train.rng import capture_rng
 from pipeline.train.schedule import lr_at
-from pipeline.train.step import Optimisation, StepResult, train_step
+from pipeline.train.step import Optimisation
 from pipeline.train.training_run import TrainingRun
 from pipeline.train.validation import Validator
 
@@ -46,7 +48,14 @@ class Worker:
         self._recorder, self._writer = recorder, writer
         self._schedule = run.schedule
         self._best, self._skips = start.best, start.skips
-        self._micro_batch = start.micro_batch
+        self._runner = StepRunner(
+            state,
+            group=group,
+            micro_batch=start.micro_batch,
+            on_out_of_memory=self._tell_out_of_memory,
+            report_dir=run.checkpoint_dir,
+        )
+        self._step_now = start.step
         self._last: StepRecord | None = None
         self._is_best = False
         self._saved_step = start.step
@@ -104,11 +113,11 @@ class Worker:
 
     def _step(self, loaded: LoadedStep, *, started: float) -> StepRecord:
         reset_peak(self._state.device)
-        micro_batches = [micro.to(self._state.device) for micro in loaded.micro_batches]
+        self._step_now = loaded.step
         lr = lr_at(self._schedule, loaded.step)
         self._state.set_lr(lr)
-        seed_step(self._run.job.seed, step=loaded.step, rank=self._group.rank)
-        result: StepResult = train_step(self._state, micro_batches, group=self._group)
+        begin = partial(seed_step, self._run.job.seed, step=loaded.step, rank=self._group.rank)
+        result = self._runner.run(loaded.micro_batches, begin=begin, step=loaded.step)
         seconds = time.perf_counter() - started
         memory = read_memory(self._state.device)
         return StepRecord(
@@ -122,12 +131,15 @@ class Worker:
             seconds=seconds,
             loss_scale=result.loss_scale,
             skipped=result.is_skipped,
-            micro_batch=self._micro_batch,
-            longest=max((micro.input_ids.shape[1] for micro in micro_batches), default=0),
+            micro_batch=self._runner.micro_batch,
+            longest=max((micro.input_ids.shape[1] for micro in loaded.micro_batches), default=0),
             memory_allocated_bytes=memory.allocated_bytes,
             memory_reserved_bytes=memory.reserved_bytes,
             memory_peak_bytes=memory.peak_bytes,
         )
+
+    def _tell_out_of_memory(self, message: str, limit: int) -> None:
+        self._recorder.event("out_of_memory", message, step=self._step_now)
 
     def _count_skipped(self, record: StepRecord, loaded: LoadedStep) -> None:
         self._skips = self._skips.after(is_skipped=record.skipped)
@@ -148,7 +160,7 @@ class Worker:
         if self._validator is None:
             self._validator = Validator(self._run, self._state, group=self._group)
         try:
-            figures = self._validator.measure(micro_batch=self._micro_batch)
+            figures = self._validator.measure(micro_batch=self._runner.micro_batch)
         except NotFiniteError as error:
             self._recorder.event("not_finite", str(error).rstrip("."), step=record.step)
             raise
@@ -198,7 +210,10 @@ class Worker:
             "steps_in_epoch": self._run.place_in_epoch(record.step),
             "best": asdict(self._best),
             "skips": asdict(self._skips),
-            "micro_batch": {"set": self._run.job.train.micro_batch, "used": self._micro_batch},
+            "micro_batch": {
+                "set": self._run.job.train.micro_batch,
+                "used": self._runner.micro_batch,
+            },
             "world_size": self._group.world_size,
             "num_threads": torch.get_num_threads(),
         }

@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import torch
+from torch import nn
 
 from pipeline.data.plan import StepBatch
 from pipeline.train.loader import open_loader
@@ -40,6 +41,60 @@ class ThreadGroup:
 def build_thread_groups(world_size):
     shared, barrier = {}, threading.Barrier(world_size)
     return [ThreadGroup(rank, shared, barrier) for rank in range(world_size)]
+
+
+class CrampedModel(nn.Module):
+    """A model in whose memory passes of ``capacity`` padded tokens at most find room."""
+
+    def __init__(self, model, *, capacity, fails_in="forward", kind=torch.OutOfMemoryError):
+        super().__init__()
+        self.model, self.capacity, self.shapes = model, capacity, []
+        self._fails_in, self._kind = fails_in, kind
+
+    def forward(self, input_ids, attention_mask):
+        self.shapes.append(tuple(input_ids.shape))
+        logits = self.model(input_ids, attention_mask)
+        if input_ids.numel() > self.capacity:
+            if self._fails_in == "forward":
+                self._run_out()
+            logits.register_hook(lambda _: self._run_out())
+        return logits
+
+    def _run_out(self):
+        if self._kind is None:
+            # What torch itself says of an allocation that cannot be.
+            torch.empty(1 << 45)
+        raise self._kind("CUDA out of memory. Tried to allocate 2.50 MiB. GPU 0 has")
+
+
+class Listener:
+    """Remembers what it is told."""
+
+    def __init__(self):
+        self.told, self.num_closed = [], 0
+
+    def on_step(self, record):
+        self.told.append(record)
+
+    def on_validation(self, record):
+        self.told.append(record)
+
+    def on_event(self, event):
+        self.told.append(event)
+
+    def close(self):
+        self.num_closed += 1
+
+
+class Notices:
+    """Says why to save at some calls; every call is one step."""
+
+    def __init__(self, *calls):
+        self.num_calls, self._calls = 0, calls
+
+    def __call__(self):
+        self.num_calls += 1
+        return "the machine goes in 60 s" if self.num_calls in self._calls else None
 
 
 class RandomReader:
