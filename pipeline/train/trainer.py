@@ -131,9 +131,13 @@ def _fit(run: TrainingRun, storage: Path, mlflow: MlflowTarget | None) -> Traini
     from ray.train import FailureConfig, RunConfig, ScalingConfig
     from ray.train.torch import TorchTrainer
 
+    from pipeline.train.resize_notice import SaveBeforeResize
+
     settings = run.job.ray
     loop: Any = _train_loop_per_worker  # Ray types it to return nothing; it may.
     least, most = settings.worker_range
+    mark = storage / "resize"
+    callbacks: list[Any] = [SaveBeforeResize(mark)] if least < most else []
     scaling: dict[str, Any] = {  # Ray's stubs know only whole numbers of workers.
         "num_workers": least if least == most else (least, most),
         "use_gpu": settings.use_gpu,
@@ -145,12 +149,14 @@ def _fit(run: TrainingRun, storage: Path, mlflow: MlflowTarget | None) -> Traini
             "run": run,
             "mlflow": mlflow,
             "is_watched": os.environ[_WATCHER] == "1",
+            "resize_mark": mark,
         },
         scaling_config=ScalingConfig(**scaling),
         run_config=RunConfig(
             name=run.job.name,
             storage_path=str(storage),
             failure_config=FailureConfig(max_failures=settings.max_failures),
+            callbacks=callbacks,
         ),
     )
     result: Any = trainer.fit()
@@ -170,7 +176,12 @@ def _train_loop_per_worker(config: dict[str, Any]) -> TrainingError | None:
     if device.type == "cuda":
         torch.cuda.set_device(device)  # all_gather_object sends through the current device.
 
+    poll = _build_poll(config, group=group)
+
     def report(record: StepRecord) -> None:
+        if poll and poll.has_told and group.rank == 0:
+            # Rank 0 has written it; whoever waits for that before a resize may go on.
+            config["resize_mark"].unlink(missing_ok=True)
         ray.train.report(asdict(record))
 
     try:
@@ -180,12 +191,21 @@ def _train_loop_per_worker(config: dict[str, Any]) -> TrainingError | None:
             device=device,
             num_threads=_num_threads(run.job.ray, context.get_local_world_size()),
             on_checkpoint=report,
-            poll_notice=NoticePoll(_ask_ray, group=group) if config["is_watched"] else None,
+            poll_notice=poll,
             observers=_build_observers(run, config["mlflow"]) if group.rank == 0 else (),
         )
     except TrainingError as error:
         # Every rank raises it at the same step, and would again: Ray must not retry it.
         return error
+    return None
+
+
+def _build_poll(config: dict[str, Any], *, group: Group) -> NoticePoll | None:
+    least, most = config["run"].job.ray.worker_range
+    if config["is_watched"]:
+        return NoticePoll(group=group, ask=_ask_ray, is_resize_due=config["resize_mark"].exists)
+    if least < most:
+        return NoticePoll(group=group, is_resize_due=config["resize_mark"].exists)
     return None
 
 

@@ -14,7 +14,7 @@ def poll_steps(durations_s, *, notice_at_step=None):
         is_there = notice_at_step is not None and now["step"] >= notice_at_step
         return "node a goes" if is_there else None
 
-    poll = NoticePoll(ask, group=SingleGroup(), clock=lambda: now["s"])
+    poll = NoticePoll(ask=ask, group=SingleGroup(), clock=lambda: now["s"])
     for step, duration_s in enumerate(durations_s, start=1):
         now["step"] = step
         now["s"] += duration_s
@@ -49,6 +49,18 @@ def test_notice_is_told_once():
     assert 8 <= told[0] <= 13
 
 
+def test_resize_that_one_rank_knows_of_is_told_on_all_and_once():
+    class Group:
+        def gather(self, values):
+            return [*values, 5000, 1]
+
+    poll = NoticePoll(group=Group(), clock=lambda: 0.0)
+
+    assert not poll.has_told
+    assert [poll(), poll()] == ["the training goes on with another number of workers", None]
+    assert poll.has_told
+
+
 @given(st.lists(st.floats(0.0, 20.0), min_size=1, max_size=60))
 def test_ranks_with_other_clocks_ask_at_the_same_steps(durations_s):
     shared, steps = {}, {0: [], 1: []}
@@ -60,12 +72,12 @@ def test_ranks_with_other_clocks_ask_at_the_same_steps(durations_s):
             self.rank = rank
 
         def gather(self, values):
-            return [values[0], shared["other"]]
+            return [*values, shared["other"], 0]
 
     now_s = [0.0, 0.0]
     polls = [
         NoticePoll(
-            lambda rank=rank: steps[rank].append(step),
+            ask=lambda rank=rank: steps[rank].append(step),
             group=Group(rank),
             clock=lambda rank=rank: now_s[rank],
         )
