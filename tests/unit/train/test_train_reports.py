@@ -1,8 +1,6 @@
-import pytest
 from record_samples import record_of, write_history
 
 from pipeline.train.history import HISTORY_NAME, read_history, read_latest_records
-from pipeline.train.memory import build_memory_ledger, describe_memory
 
 
 def write(folder, steps, *, after_step=0):
@@ -37,20 +35,3 @@ def test_latest_records_are_the_whole_lines_at_the_end(tmp_path):
 
 def test_no_history_has_no_records(tmp_path):
     assert read_history(tmp_path) == read_latest_records(tmp_path) == []
-
-
-def test_ledger_of_110_million_parameters():
-    ledger = build_memory_ledger(110_000_000, precision="fp32")
-
-    assert ledger.parameters_bytes == ledger.gradients_bytes == 440_000_000
-    assert ledger.optimizer_bytes == 880_000_000
-    expected = "parameters 440 + gradients 440 + optimiser 880 = 1760 MB, activations on top"
-    assert describe_memory(ledger) == expected
-
-
-@pytest.mark.parametrize("precision", ["bf16", "fp16"])
-def test_autocast_adds_half_precision_copies(precision):
-    ledger = build_memory_ledger(110_000_000, precision=precision)
-
-    assert ledger.total_bytes == 1_980_000_000
-    assert "autocast copies 220" in describe_memory(ledger)
