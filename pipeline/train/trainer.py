@@ -148,7 +148,7 @@ def _fit(run: TrainingRun, storage: Path, mlflow: MlflowTarget | None) -> Traini
         train_loop_config={
             "run": run,
             "mlflow": mlflow,
-            "is_watched": os.environ[_WATCHER] == "1",
+            "is_watched": os.environ[_WATCHER].lower() in {"1", "true"},
             "resize_mark": mark,
         },
         scaling_config=ScalingConfig(**scaling),

@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+import urllib.request
 from dataclasses import asdict
 from pathlib import Path
 
@@ -160,6 +161,26 @@ def kill_a_worker(job, *, after_step):
     return thread, killed
 
 
+def write_metrics():
+    from pipeline.train.ray_metrics import RayMetricsSink
+
+    sink = RayMetricsSink("job-of-the-test", clock=lambda: 0.0)
+    sink.write_figures({"loss": 0.5, "skipped_steps_total": 2.0}, step=1)
+    sink.write_figures({"loss": 0.25, "skipped_steps_total": 3.0}, step=2)
+    sink.write_figures({"validation_loss": 0.125}, step=2)
+    sink.close()
+
+
+def read_metrics():
+    import ray
+
+    port = ray.nodes()[0]["MetricsExportPort"]
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    mine = (line for line in lines if 'job="job-of-the-test"' in line)
+    return {line.partition("{")[0]: float(line.rsplit(" ", 1)[1]) for line in mine}
+
+
 def test_killed_worker_of_ray_ends_at_the_losses_of_the_plain_loop(tmp_path, ray_cluster, capsys):
     train_settings = {"epochs": 150, "validate_every_steps": 150, "checkpoint_every_steps": 50}
     plain = build_job(tmp_path / "plain", **train_settings)
@@ -173,17 +194,25 @@ def test_killed_worker_of_ray_ends_at_the_losses_of_the_plain_loop(tmp_path, ray
         write_shards(job)
 
     train(plain, fit=fit_without_ray)
+    write_metrics()
     killer, pids = kill_a_worker(killed, after_step=60)
     train(killed)
     killer.join()
 
     assert len(pids) == 1
-    assert [event.kind for event in read_events(killed.checkpoint_dir)] == ["resumed"]
+    told = [event.kind for event in read_events(killed.checkpoint_dir)]
+    assert [kind for kind in told if kind in ("resumed", "preempted", "mlflow")] == ["resumed"]
     assert len(losses_of(plain)) == 900
     assert losses_of(killed) == losses_of(plain)
     assert figures_of(killed) == figures_of(plain)
     assert "resumed: " in capsys.readouterr().err
     assert len(list((killed.checkpoint_dir / "tensorboard").iterdir())) == 2
+    # Collected while the training ran: Ray does it every 10 s.
+    assert read_metrics() == {
+        "ray_textlane_train_loss": 0.25,
+        "ray_textlane_train_skipped_steps_total": 3.0,
+        "ray_textlane_train_validation_loss": 0.125,
+    }
     client = MlflowClient(f"file://{tmp_path}/mlruns")
     run = client.get_run((killed.checkpoint_dir / "mlflow_run.txt").read_text().strip())
     assert run.info.status == "FINISHED"
