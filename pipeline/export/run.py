@@ -128,6 +128,8 @@ def _fill_models(folder: Path, inputs: _Inputs, console: Console) -> _Outcome:
         seq_lens=grid_seq_lens(shards.bucket_edges, trained.text_settings.max_seq_len),
         seed=job.seed,
     )
+    for note in built.notes:
+        console.print(f"export: {note}", highlight=False)
     models = {name: open_model(folder / name) for name in built.names}
     console.print("export: measuring speed, accuracy and batch shift", highlight=False)
     measured = measure_speed_and_shift(
@@ -148,6 +150,7 @@ def _fill_models(folder: Path, inputs: _Inputs, console: Console) -> _Outcome:
         **measured,
         "parity": {"max_abs_difference": built.parity, "atol": job.export.atol},
         "fused": built.fused,
+        "notes": list(built.notes),
     }
     return _Outcome(quality=quality, default_model=gate.default_model if gate else FP32_NAME)
 

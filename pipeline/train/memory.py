@@ -2,13 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import nn
 
+from pipeline.config import JobConfig
+from pipeline.contract.batching import IntArray
 from pipeline.contract.errors import TrainingError
-from pipeline.train.activations import PassMemory, measure_pass
+from pipeline.train.activations import DeviceType, PassMemory, measure_pass
 from pipeline.train.device_memory import available_bytes
+from pipeline.train.group import Group
 from pipeline.train.step import Precision
 
 _ADAMW_VALUES = 2
@@ -66,7 +70,12 @@ class MemoryLedger:
 
 
 def build_memory_ledger(
-    model: nn.Module, *, precision: Precision, rows: int, seq_len: int
+    model: nn.Module,
+    *,
+    precision: Precision,
+    rows: int,
+    seq_len: int,
+    device_type: DeviceType = "cpu",
 ) -> MemoryLedger:
     """Return the ledger of a model trained by AdamW.
 
@@ -77,15 +86,18 @@ def build_memory_ledger(
         precision: of the forward pass.
         rows: of the worst pass of one worker.
         seq_len: tokens of its rows.
+        device_type: where the run is to be.
     """
+    measure = partial(
+        measure_pass, model, precision=precision, seq_len=seq_len, device_type=device_type
+    )
     size = sum(parameter.nbytes for parameter in model.parameters())
     buffers = sum(buffer.nbytes for buffer in model.buffers())
     one: PassMemory | None = None
     worst: PassMemory | None = None
     because = None
     try:
-        one = measure_pass(model, precision=precision, rows=1, seq_len=seq_len)
-        worst = measure_pass(model, precision=precision, rows=rows, seq_len=seq_len)
+        one, worst = measure(rows=1), measure(rows=rows)
     except Exception as error:  # A model of the user's may raise anything; it is said.
         because = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
     return MemoryLedger(
@@ -98,6 +110,28 @@ def build_memory_ledger(
         rows=rows,
         seq_len=seq_len,
         unknown_because=because,
+    )
+
+
+def build_job_ledger(model: nn.Module, job: JobConfig, lengths: IntArray) -> MemoryLedger:
+    """Return the ledger of a job's worst pass.
+
+    Args:
+        model: see :func:`build_memory_ledger`.
+        job: bounds the rows of a pass.
+        lengths: tokens of the training rows, ``int64 [rows]``, not empty.
+    """
+    train, longest = job.train, int(lengths.max())
+    # With the fewest workers each has the most rows.
+    rows = min(train.micro_batch, -(-train.global_batch // job.ray.worker_range[0]), len(lengths))
+    if train.max_batch_tokens is not None:
+        rows = min(rows, max(train.max_batch_tokens // longest, 1))
+    return build_memory_ledger(
+        model,
+        precision=train.precision,
+        rows=rows,
+        seq_len=longest,
+        device_type="cuda" if job.ray.use_gpu else "cpu",
     )
 
 
@@ -123,26 +157,30 @@ def check_memory(
     device: torch.device,
     num_local_workers: int,
     *,
+    group: Group,
     available: Callable[[torch.device], int] = available_bytes,
 ) -> None:
     """Refuse a training that does not fit; call it before the model is put on the device.
 
+    Every rank must call it; all judge by the rank that has least, so none waits for another.
     What torch, Ray and the interpreter take by themselves is in use already and so not counted.
 
     Args:
         ledger: of one worker.
         device: of this worker.
         num_local_workers: on this machine; they share its memory if the device is a CPU.
+        group: this worker's rank among all.
         available: reads the bytes that can still be allocated.
 
     Raises:
-        TrainingError: with both numbers and the largest micro-batch that fits.
+        TrainingError: with both numbers and the largest micro-batch that fits; on every rank.
     """
-    there = available(device) // (num_local_workers if device.type == "cpu" else 1)
+    is_shared = device.type == "cpu" and num_local_workers > 1
+    there = min(group.gather([available(device) // (num_local_workers if is_shared else 1)]))
     if ledger.total_bytes <= there:
         return
     rows = ledger.rows_within(there)
-    whose = f"each of {num_local_workers} workers" if num_local_workers > 1 else "the worker"
+    whose = f"each of {num_local_workers} workers" if is_shared else "a worker"
     raise TrainingError(
         f"training takes {_megabytes(ledger.total_bytes)} MB ({describe_memory(ledger)}), but "
         f"{whose} can have {_megabytes(there)} MB on {device}",

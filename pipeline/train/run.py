@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from pipeline.config import JobConfig, Task, resolve_location
+from pipeline.config import JobConfig, Task
 from pipeline.contract.errors import ConfigError
 from pipeline.contract.folder import fingerprint, sha256_file
 from pipeline.contract.shards import Shards, load_shards
@@ -19,6 +19,7 @@ from pipeline.model.architecture import (
     HF_CONFIG_NAME,
     Architecture,
     build_random_architecture,
+    find_pretrained,
     read_hf_architecture,
 )
 from pipeline.model.checkpoint_manifest import (
@@ -28,14 +29,14 @@ from pipeline.model.checkpoint_manifest import (
     chosen_entry,
     read_checkpoint_manifest,
 )
+from pipeline.model.shape_check import check_logits
 from pipeline.model.weights import WEIGHTS_NAME, build_new_model
 from pipeline.quality import is_bio
 from pipeline.stage import StageResult
 from pipeline.train.checkpoint import find_latest_checkpoint
-from pipeline.train.memory import build_memory_ledger, describe_memory
+from pipeline.train.memory import build_job_ledger, describe_memory
 from pipeline.train.resume_rules import is_finished, judge_folder, keep_choices, open_run
 from pipeline.train.schedule import describe_schedule
-from pipeline.train.step_rows import find_worst_pass
 from pipeline.train.training_run import TrainingRun
 
 Fit = Callable[[TrainingRun], None]
@@ -71,7 +72,8 @@ def train(job: JobConfig, *, force: bool = False, fit: Fit | None = None) -> Sta
         FolderError: the shards cannot be used, or the target is no checkpoint folder or holds
             an unfinished training of other settings.
         WeightsError: the pretrained weights do not fit.
-        ConfigError: a setting does not fit the shards or the pretrained model.
+        ConfigError: a setting does not fit the shards or the pretrained model, or
+            model.factory gives no model to train.
         TrainingError: training cannot start or go on.
     """
     shards = load_shards(job.shards_dir)
@@ -82,16 +84,15 @@ def train(job: JobConfig, *, force: bool = False, fit: Fit | None = None) -> Sta
         return _result(run, is_reused=True)
     judge_folder(run, force=force)  # before the weights are loaded
     model, notes = build_new_model(run.architecture, seed=job.seed, pretrained=run.pretrained)
-    rows, seq_len = find_worst_pass(job, shards)
-    precision = job.train.precision
-    ledger = build_memory_ledger(model, precision=precision, rows=rows, seq_len=seq_len)
+    notes += check_logits(model, run.architecture)
+    run = replace(run, memory=build_job_ledger(model, job, shards.split("train").lengths))
     del model
-    run = replace(run, memory=ledger)
     notes += open_run(run, shards, force=force)
     if not run.num_validation_rows and job.train.validate_every_steps != 0:
         notes.append("the shards hold no validation rows, so nothing is measured while training")
     notes.append(describe_schedule(job.train, total_steps=run.total_steps))
-    notes.append(f"memory of each worker: {describe_memory(ledger)}")
+    if run.memory is not None:
+        notes.append(f"memory of each worker: {describe_memory(run.memory)}")
     if latest := find_latest_checkpoint(run.checkpoint_dir):
         notes.append(f"goes on from {latest.name}")
     for line in notes:
@@ -115,7 +116,7 @@ def plan_run(job: JobConfig, shards: Shards) -> TrainingRun:
     """
     _demand_fit(job, shards)
     _demand_measurable(job, shards)
-    pretrained = Path(resolve_location(job.model.pretrained)) if job.model.pretrained else None
+    pretrained = find_pretrained(job.model)
     encoder = load_text_encoder(shards.folder, shards.text_settings)
     architecture = _build_architecture(job, shards, encoder=encoder, pretrained=pretrained)
     epoch_steps = count_steps(

@@ -1,13 +1,22 @@
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
-from train_fakes import LivingBytes
-from train_samples import build_tiny_model
+from train_fakes import LivingBytes, build_thread_groups
+from train_samples import build_job, build_tiny_model
 
 from pipeline.config import Task
 from pipeline.contract.errors import TrainingError
 from pipeline.train.activations import measure_pass
-from pipeline.train.memory import build_memory_ledger, check_memory, describe_memory
+from pipeline.train.group import SingleGroup
+from pipeline.train.memory import (
+    build_job_ledger,
+    build_memory_ledger,
+    check_memory,
+    describe_memory,
+)
 from pipeline.train.step import autocast_dtype, row_losses
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -36,6 +45,17 @@ class LooksAtValues(nn.Module):
         if attention_mask.all():
             raise AssertionError("not reached")
         return self.head(input_ids[:, :4].float())
+
+
+class SoftmaxOfProducts(nn.Module):
+    """The softmax gets what a matrix product gives, half precision under autocast."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(4, 100)
+
+    def forward(self, input_ids, attention_mask):
+        return self.head(input_ids[:, :4].float()).softmax(dim=-1)
 
 
 def real_pass_bytes(model, *, precision, rows, seq_len):
@@ -101,6 +121,31 @@ def test_measured_pass_takes_what_autograd_keeps_and_little_more():
     assert saved < measured < saved * 1.1
 
 
+def test_dropout_keeps_a_byte_an_element_on_cuda():
+    model, rows, seq_len = build_tiny_model(dropout=0.1), 64, 16
+
+    on_cpu, on_cuda = (
+        measure_pass(model, precision="fp32", rows=rows, seq_len=seq_len, device_type=kind)
+        for kind in ("cpu", "cuda")
+    )
+
+    # One dropout of 12 channels after the embeddings, two in each of 2 layers, and one of the
+    # scores of 2 heads; the last, of pooled vectors, is hardly anything.
+    elements = rows * seq_len * (5 * 12 + 2 * 2 * seq_len)
+    saved = on_cpu.activations_bytes - on_cuda.activations_bytes
+    assert saved == pytest.approx(3 * elements, rel=0.1)
+
+
+def test_softmax_and_layer_norm_are_in_fp32_under_autocast_on_cuda():
+    on_cpu, on_cuda = (
+        measure_pass(SoftmaxOfProducts(), precision="bf16", rows=64, seq_len=16, device_type=kind)
+        for kind in ("cpu", "cuda")
+    )
+
+    assert on_cuda.activations_bytes >= on_cpu.activations_bytes + 2 * 64 * 100
+    assert on_cuda.autocast_bytes == on_cpu.autocast_bytes
+
+
 def test_half_precision_copies_are_those_of_the_multiplied_matrices():
     model = build_tiny_model()
     linears = [module for module in model.modules() if isinstance(module, nn.Linear)]
@@ -128,9 +173,14 @@ def test_model_that_cannot_be_measured_says_so_and_is_checked_without_activation
     assert ledger.activations_bytes is None
     assert ledger.total_bytes == 10 * 4 * 4
     assert "activations on top (not known: DataDependent" in describe_memory(ledger)
-    check_memory(ledger, CPU, 1, available=lambda _: 160)
+    judge(ledger, there=160)
     with pytest.raises(TrainingError, match="Not even one row fits"):
-        check_memory(ledger, CPU, 1, available=lambda _: 159)
+        judge(ledger, there=159)
+
+
+def judge(ledger, *, there, num_local_workers=1, device=CPU, group=None):
+    group = group or SingleGroup()
+    check_memory(ledger, device, num_local_workers, group=group, available=lambda _: there)
 
 
 def test_refusal_names_both_numbers_and_the_largest_micro_batch_that_fits():
@@ -139,7 +189,7 @@ def test_refusal_names_both_numbers_and_the_largest_micro_batch_that_fits():
     there = ledger.total_bytes // 2
 
     with pytest.raises(TrainingError) as caught:
-        check_memory(ledger, CPU, 2, available=lambda _: 2 * there)
+        judge(ledger, there=2 * there, num_local_workers=2)
 
     message = str(caught.value)
     assert f"training takes {ledger.total_bytes / 1e6:.0f} MB" in message
@@ -150,10 +200,43 @@ def test_refusal_names_both_numbers_and_the_largest_micro_batch_that_fits():
     assert 0.9 * there < fits.total_bytes <= there
 
 
+def test_all_ranks_are_refused_when_one_has_too_little():
+    ledger = build_memory_ledger(build_tiny_model(), precision="fp32", rows=4, seq_len=16)
+
+    def run(group):
+        there = ledger.total_bytes - (group.rank == 1)
+        with pytest.raises(TrainingError) as caught:
+            judge(ledger, there=there, group=group)
+        return str(caught.value)
+
+    with ThreadPoolExecutor(3) as pool:
+        assert len(set(pool.map(run, build_thread_groups(3)))) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "rows"),
+    [
+        ({"micro_batch": 8, "global_batch": 32}, 8),
+        ({"micro_batch": 8, "global_batch": 9}, 5),
+        ({"micro_batch": 8, "global_batch": 32, "max_batch_tokens": 20}, 2),
+        ({"micro_batch": 8, "global_batch": 32, "max_batch_tokens": 5}, 1),
+        ({"micro_batch": 90, "global_batch": 900}, 18),
+    ],
+)
+def test_worst_pass_has_the_most_rows_that_a_worker_can_get(tmp_path, settings, rows):
+    job = build_job(tmp_path, **settings)
+    ray = job.ray.model_copy(update={"num_workers": (2, 4)})
+    lengths = np.array([*[4] * 17, 9])
+
+    ledger = build_job_ledger(build_tiny_model(), job.model_copy(update={"ray": ray}), lengths)
+
+    assert (ledger.rows, ledger.seq_len) == (rows, 9)
+
+
 def test_cuda_devices_are_not_shared():
     ledger = build_memory_ledger(build_tiny_model(), precision="fp32", rows=4, seq_len=16)
 
-    check_memory(ledger, torch.device("cuda"), 8, available=lambda _: ledger.total_bytes)
+    judge(ledger, there=ledger.total_bytes, num_local_workers=8, device=torch.device("cuda"))
 
 
 def test_tiny_models_are_shown_with_one_decimal():
