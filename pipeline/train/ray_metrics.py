@@ -48,6 +48,8 @@ class RayMetricsSink:
         self._set()
 
     def _set(self) -> None:
+        # Ray 2.60 exports a gauge only once for each time it is set; a measurement of the
+        # validation rows is to be seen until the next.
         for name, value in self._latest.items():
             if name in self._gauges:
                 self._gauges[name].set(value)
@@ -55,4 +57,3 @@ class RayMetricsSink:
         if num_skipped > self._num_skipped:  # Ray's counters refuse zero.
             self._skipped.inc(num_skipped - self._num_skipped)
             self._num_skipped = num_skipped
-        self._latest.clear()
