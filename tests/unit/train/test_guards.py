@@ -9,13 +9,11 @@ from train_samples import build_job, prepare_run
 
 from pipeline.contract.errors import NotFiniteError, TrainingError
 from pipeline.contract.folder import read_manifest
-from pipeline.model.weights import build_new_model
 from pipeline.train.checkpoint import find_latest_checkpoint, load_checkpoint
 from pipeline.train.events import read_events
 from pipeline.train.guards import SkippedSteps
 from pipeline.train.history import read_history, read_validations
 from pipeline.train.loop import run_training
-from pipeline.train.memory import build_memory_ledger
 
 
 def explode(tmp_path, **settings):
@@ -155,15 +153,3 @@ def test_observers_are_closed_when_the_training_fails(tmp_path):
 
     assert listener.num_closed == 1
     assert listener.told[-1].kind == "not_finite"
-
-
-def test_training_that_is_too_large_for_a_device_is_refused_on_all_ranks(tmp_path):
-    run = prepare_run(build_job(tmp_path))
-    model, _ = build_new_model(run.architecture, seed=1, pretrained=None)
-    ledger = build_memory_ledger(model, precision="fp32", rows=4, seq_len=12)
-    huge = replace(run, memory=replace(ledger, parameters_bytes=10**16))
-
-    with pytest.raises(TrainingError, match=r"each of 2 workers can have .*Not even one row fits"):
-        run_together(huge, 2)
-
-    assert read_history(run.checkpoint_dir) == []
