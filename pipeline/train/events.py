@@ -18,6 +18,7 @@ EventKind = Literal[
     "preempted",
     "early_stop",
     "not_finite",
+    "mlflow",
 ]
 
 

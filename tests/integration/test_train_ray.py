@@ -1,12 +1,18 @@
 """Training through Ray Train gives what the plain loop gives, with one worker and with two."""
 
-import json
+import os
+import signal
+import threading
+import time
+import urllib.request
 from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from mlflow.tracking import MlflowClient
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from pipeline.config import JobConfig
@@ -15,8 +21,10 @@ from pipeline.contract.folder import hash_files, read_manifest, write_manifest
 from pipeline.contract.shards import SHARD_SCHEMA, SHARDS_SCHEMA_VERSION, write_shard
 from pipeline.contract.tokenization import TextEncoder, TextSettings
 from pipeline.model.trained import load_trained
+from pipeline.train.checkpoint import find_latest_checkpoint, load_checkpoint
+from pipeline.train.events import read_events
 from pipeline.train.group import SingleGroup
-from pipeline.train.history import read_history
+from pipeline.train.history import read_history, read_latest_records, read_validations
 from pipeline.train.loop import run_training
 from pipeline.train.run import train
 
@@ -26,7 +34,7 @@ ROWS = 22
 MAX_SEQ_LEN = 12
 
 
-def build_job(output_dir, *, num_workers=1, base_lr=0.1, loader_workers=0):
+def build_job(output_dir, *, num_workers=1, max_failures=0, mlflow_uri=None, **train):
     values = {
         "name": "tiny",
         "output_dir": str(output_dir),
@@ -44,11 +52,16 @@ def build_job(output_dir, *, num_workers=1, base_lr=0.1, loader_workers=0):
             "epochs": 2,
             "global_batch": 4,
             "micro_batch": 2,
-            "base_lr": base_lr,
-            "loader_workers": loader_workers,
+            "base_lr": 0.1,
             "checkpoint_every_steps": 5,
+            **train,
         },
-        "ray": {"num_workers": num_workers, "threads_per_worker": 1, "max_failures": 0},
+        "ray": {
+            "num_workers": num_workers,
+            "threads_per_worker": 1,
+            "max_failures": max_failures,
+        },
+        "mlflow": {"tracking_uri": mlflow_uri},
     }
     return JobConfig.model_validate(values)
 
@@ -75,7 +88,9 @@ def write_shards(job):
                 "labels": labels,
             }
         )
-    write_shard(job.shards_dir / "train/rows.arrow", pa.Table.from_pylist(rows, SHARD_SCHEMA))
+    table = pa.Table.from_pylist(rows, SHARD_SCHEMA)
+    for split in ("train", "validation"):
+        write_shard(job.shards_dir / split / "rows.arrow", table)
     encoder.save(job.shards_dir)
     manifest = {
         "schema_version": SHARDS_SCHEMA_VERSION,
@@ -84,10 +99,18 @@ def write_shards(job):
         "labels": ["even", "odd"],
         "text_settings": asdict(encoder.settings),
         "bucket_edges": [MAX_SEQ_LEN],
-        "splits": {"train": {"files": ["train/rows.arrow"], "rows": ROWS}},
+        "splits": {
+            split: {"files": [f"{split}/rows.arrow"], "rows": ROWS}
+            for split in ("train", "validation")
+        },
         "files": hash_files(job.shards_dir),
     }
     write_manifest(job.shards_dir, manifest)
+
+
+def figures_of(job):
+    measured = read_validations(job.checkpoint_dir)
+    return [(m.step, m.loss, m.accuracy, m.macro_f1) for m in measured]
 
 
 def losses_of(job):
@@ -98,40 +121,147 @@ def fit_without_ray(run):
     run_training(run, group=SingleGroup(), device=torch.device("cpu"), num_threads=1)
 
 
-def test_workers_of_ray_repeat_the_losses_of_the_plain_loop(tmp_path, ray_cluster):
-    jobs = {
-        "plain": build_job(tmp_path / "plain"),
-        "one": build_job(tmp_path / "one"),
-        "two": build_job(tmp_path / "two", num_workers=2, loader_workers=1),
-    }
-    for job in jobs.values():
+def workers_here():
+    """Return the ids of the training workers of the cluster that this process has started."""
+    parents, workers = {}, []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(folder.name)] = int(
+                (folder / "stat").read_text().rpartition(")")[2].split()[1]
+            )
+            line = (folder / "cmdline").read_bytes()
+        except OSError:
+            continue  # It ended while we looked.
+        if line.startswith(b"ray::") and b"RayTrainWorker" in line:
+            workers.append(int(folder.name))
+
+    def is_ours(pid):
+        while pid in parents and pid != os.getpid():
+            pid = parents[pid]
+        return pid == os.getpid()
+
+    return [pid for pid in workers if is_ours(pid)]
+
+
+def kill_a_worker(job, *, after_step):
+    """Kill one worker in the middle of its work, from a thread."""
+    killed = []
+
+    def watch():
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and not killed:
+            records = read_latest_records(job.checkpoint_dir)
+            if records and records[-1].step > after_step:
+                killed.append(workers_here()[-1])
+                os.kill(killed[0], signal.SIGKILL)
+            time.sleep(0.005)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    return thread, killed
+
+
+def write_metrics():
+    from pipeline.train.ray_metrics import RayMetricsSink
+
+    sink = RayMetricsSink("job-of-the-test", clock=lambda: 0.0)
+    sink.write_figures({"loss": 0.5, "skipped_steps_total": 2.0}, step=1)
+    sink.write_figures({"loss": 0.25, "skipped_steps_total": 3.0}, step=2)
+    sink.write_figures({"validation_loss": 0.125}, step=2)
+    sink.close()
+
+
+def read_metrics(found):
+    """Collect what Ray exports, which it does every 10 s and once for each gauge that was set."""
+    import ray
+
+    port = ray.nodes()[0]["MetricsExportPort"]
+    deadline = time.monotonic() + 60
+    while len(found) < 3 and time.monotonic() < deadline:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        mine = (line for line in lines if 'job="job-of-the-test"' in line)
+        found.update({line.partition("{")[0]: float(line.rsplit(" ", 1)[1]) for line in mine})
+        time.sleep(0.5)
+
+
+def test_killed_worker_of_ray_ends_at_the_losses_of_the_plain_loop(tmp_path, ray_cluster, capsys):
+    train_settings = {"epochs": 150, "validate_every_steps": 150, "checkpoint_every_steps": 50}
+    plain = build_job(tmp_path / "plain", **train_settings)
+    killed = build_job(
+        tmp_path / "killed",
+        max_failures=1,
+        mlflow_uri=f"file://{tmp_path}/mlruns",
+        **train_settings,
+    )
+    for job in (plain, killed):
         write_shards(job)
 
-    train(jobs["plain"], fit=fit_without_ray)
-    train(jobs["one"])
-    train(jobs["two"])
+    train(plain, fit=fit_without_ray)
+    write_metrics()
+    metrics = {}
+    reader = threading.Thread(target=read_metrics, args=(metrics,))
+    reader.start()
+    killer, pids = kill_a_worker(killed, after_step=60)
+    train(killed)
+    killer.join()
+    reader.join()
 
-    losses = {name: losses_of(job) for name, job in jobs.items()}
-    assert len(losses["plain"]) == 12
-    assert losses["one"] == losses["plain"]
+    assert len(pids) == 1
+    told = [event.kind for event in read_events(killed.checkpoint_dir)]
+    assert [kind for kind in told if kind in ("resumed", "preempted", "mlflow")] == ["resumed"]
+    assert len(losses_of(plain)) == 900
+    assert losses_of(killed) == losses_of(plain)
+    assert figures_of(killed) == figures_of(plain)
+    assert "resumed: " in capsys.readouterr().err
+    assert len(list((killed.checkpoint_dir / "tensorboard").iterdir())) == 2
+    assert metrics == {
+        "ray_textlane_train_loss": 0.25,
+        "ray_textlane_train_skipped_steps_total": 3.0,
+        "ray_textlane_train_validation_loss": 0.125,
+    }
+    client = MlflowClient(f"file://{tmp_path}/mlruns")
+    run = client.get_run((killed.checkpoint_dir / "mlflow_run.txt").read_text().strip())
+    assert run.info.status == "FINISHED"
+    assert run.data.metrics["train/loss"] == losses_of(plain)[-1]
+
+
+def test_range_of_workers_takes_what_the_cluster_has_and_repeats_the_plain_loop(
+    tmp_path, ray_cluster
+):
+    plain = build_job(tmp_path / "plain")
+    two = build_job(tmp_path / "two", num_workers=[1, 2], loader_workers=1)
+    for job in (plain, two):
+        write_shards(job)
+
+    train(plain, fit=fit_without_ray)
+    train(two)
+
     # Another order of the same sums in fp32.
-    assert losses["two"] == pytest.approx(losses["plain"], abs=1e-5)
+    assert losses_of(two) == pytest.approx(losses_of(plain), abs=1e-5)
+    assert len(losses_of(two)) == 12
+    assert figures_of(two) == [pytest.approx(figures, abs=1e-5) for figures in figures_of(plain)]
+    last = load_checkpoint(find_latest_checkpoint(two.checkpoint_dir))
+    assert len(last["rng"]) == 2  # One for each worker.
     ids, mask = torch.tensor([[5, 6, 7]]), torch.ones(1, 3, dtype=torch.int64)
-    one, two = (load_trained(jobs[name].checkpoint_dir).model(ids, mask) for name in ("one", "two"))
-    torch.testing.assert_close(two, one, atol=1e-4, rtol=0)
+    logits = [load_trained(job.checkpoint_dir).model(ids, mask) for job in (plain, two)]
+    torch.testing.assert_close(*logits, atol=1e-4, rtol=0)
     assert sorted(path.name for path in (tmp_path / "two").iterdir()) == ["checkpoint", "shards"]
 
 
 def test_loss_that_is_not_finite_stops_without_a_retry_and_names_rows(tmp_path, ray_cluster):
-    job = build_job(tmp_path, base_lr=1e30)
+    job = build_job(tmp_path, base_lr=1e30, max_failures=3)
     write_shards(job)
 
     with pytest.raises(TrainingError, match=r"rows \d+.*is not finite.*Lower train\.base_lr"):
-        train(job.model_copy(update={"ray": job.ray.model_copy(update={"max_failures": 3})}))
+        train(job)
 
     assert read_manifest(job.checkpoint_dir)["is_finished"] is False
-    assert 0 < len(read_history(job.checkpoint_dir)) < 12
-    assert not json.loads((job.checkpoint_dir / "manifest.json").read_text())["checkpoints"]
+    num_steps = len(read_history(job.checkpoint_dir))
+    assert 0 < num_steps < 12
+    (before,) = read_manifest(job.checkpoint_dir)["checkpoints"]
+    assert before["step"] == num_steps
+    assert [event.kind for event in read_events(job.checkpoint_dir)] == ["not_finite"]
 
 
 def test_more_workers_than_cpus_are_refused_at_once(tmp_path, ray_cluster):

@@ -11,6 +11,8 @@ ROOT = Path(__file__).parents[2]
 RAY_RIM = {
     "pipeline/data/passes_ray.py",
     "pipeline/ray_session.py",
+    "pipeline/train/ray_metrics.py",
+    "pipeline/train/resize_notice.py",
     "pipeline/train/trainer.py",
     "serve_app/app.py",
     "serve_app/ingress.py",
