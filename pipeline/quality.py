@@ -206,8 +206,9 @@ def entities_of(tags: Sequence[str]) -> list[tuple[str, int, int]]:
     """Return (type, first word, last word) of every entity in a sentence's BIO tags.
 
     The rules of the CoNLL-2000 shared task's ``conlleval`` (Tjong Kim Sang and Buchholz
-    2000, https://aclanthology.org/W00-0726), as in seqeval's default mode: an ``I-`` that
-    continues nothing of its own type begins an entity as a ``B-`` would.
+    2000, https://aclanthology.org/W00-0726), which are those of seqeval's default mode: an
+    ``I-`` that continues nothing of its own type begins an entity as a ``B-`` would. Under
+    seqeval's ``mode="strict", scheme=IOB2`` such an ``I-`` is no entity.
 
     Example: ``["B-PER", "I-PER", "O", "I-LOC"]`` -> ``[("PER", 0, 1), ("LOC", 3, 3)]``.
     """
