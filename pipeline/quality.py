@@ -151,23 +151,6 @@ def softmax(logits: NDArray[np.floating]) -> NDArray[np.float64]:
     return np.asarray(powers / powers.sum(axis=-1, keepdims=True), dtype=np.float64)
 
 
-def expected_calibration_error(
-    probabilities: NDArray[np.float64], true: IntArray, *, num_bins: int = 15
-) -> float:
-    """Return the mean gap between confidence and accuracy, 0 to 1; 0 is calibrated.
-
-    Guo et al. 2017, "On Calibration of Modern Neural Networks", equation 3: ``num_bins``
-    equally wide bins ``((m-1)/M, m/M]`` of the largest probability, each weighted by its
-    rows (https://arxiv.org/abs/1706.04599).
-    """
-    confidence = probabilities.max(axis=-1)
-    is_right = (probabilities.argmax(axis=-1) == true).astype(np.float64)
-    bins = np.clip(np.ceil(confidence * num_bins).astype(np.int64) - 1, 0, num_bins - 1)
-    rows = np.bincount(bins, minlength=num_bins)
-    gaps = np.bincount(bins, weights=confidence - is_right, minlength=num_bins)
-    return float(np.abs(gaps).sum() / rows.sum())
-
-
 def wilson_interval(hits: int, rows: int) -> tuple[float, float]:
     """Return the 95 % interval of a share of ``rows``, lower and upper end.
 
