@@ -1,47 +1,16 @@
-import dataclasses
 import multiprocessing
 import random
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
-from train_fakes import build_thread_groups
+from train_runs import run_together, run_until, timeless, without_dropout
 from train_samples import build_job, prepare_run, run_alone
 
 from pipeline.config import Task
 from pipeline.contract.folder import read_manifest
 from pipeline.train.checkpoint import find_latest_checkpoint, load_checkpoint
-from pipeline.train.group import SingleGroup
 from pipeline.train.history import HISTORY_NAME, read_history
-from pipeline.train.loop import checkpoint_kind, run_training
-
-
-class StoppedError(Exception):
-    pass
-
-
-def run_until(run, step):
-    """Train and die right after the checkpoint of a step."""
-
-    def stop(record):
-        if record.step == step:
-            raise StoppedError
-
-    with pytest.raises(StoppedError):
-        run_training(
-            run,
-            group=SingleGroup(),
-            device=torch.device("cpu"),
-            num_threads=1,
-            on_checkpoint=stop,
-        )
-
-
-def timeless(folder):
-    # How long a step took and what memory its process held are not of the training.
-    free = {"seconds": 0.0, "memory_allocated_bytes": 0, "memory_peak_bytes": 0}
-    return [dataclasses.replace(record, **free) for record in read_history(folder)]
 
 
 def final_model(folder):
@@ -111,7 +80,8 @@ def test_run_whose_latest_checkpoint_is_truncated_goes_on_from_the_one_before(tm
     latest = broken.checkpoint_dir / read_manifest(broken.checkpoint_dir)["latest"]
     latest.write_bytes(latest.read_bytes()[:100])
 
-    assert run_alone(broken) == 3
+    # The end of the first epoch was the best so far, so it has a checkpoint as well.
+    assert run_alone(broken) == 5
 
     assert timeless(broken.checkpoint_dir) == timeless(unbroken.checkpoint_dir)
 
@@ -141,31 +111,22 @@ def test_training_learns_the_task(tmp_path):
 
 
 def test_two_ranks_repeat_the_losses_of_one_without_dropout(tmp_path):
-    jobs = [build_job(tmp_path / name) for name in ("one", "two")]
-    one, two = (prepare_run(job) for job in jobs)
-    calm = {"architecture": dataclasses.replace(one.architecture, dropout=0.0)}
-    one, two = (dataclasses.replace(run, **calm) for run in (one, two))
+    one, two = (without_dropout(prepare_run(build_job(tmp_path / name))) for name in ("one", "two"))
     run_alone(one)
 
-    groups = build_thread_groups(2)
-    with ThreadPoolExecutor(2) as pool:
-        list(
-            pool.map(
-                lambda group: run_training(
-                    two, group=group, device=torch.device("cpu"), num_threads=1
-                ),
-                groups,
-            )
-        )
+    run_together(two, 2)
 
     losses = [[r.loss for r in read_history(run.checkpoint_dir)] for run in (one, two)]
     assert losses[1] == pytest.approx(losses[0], abs=1e-5)
 
 
 def test_kind_of_checkpoint_follows_from_the_step(tmp_path):
-    job = build_job(tmp_path, permanent_every_steps=6)
+    run = prepare_run(build_job(tmp_path, permanent_every_steps=6))
 
-    kinds = {step: checkpoint_kind(job, step=step, total_steps=10) for step in range(1, 11)}
+    kinds = {
+        step: run.checkpoint_kind(step, is_last=step == 10, is_best=step in (4, 6))
+        for step in range(1, 11)
+    }
 
     due = {step: kind for step, kind in kinds.items() if kind}
-    assert due == {3: "rolling", 6: "permanent", 9: "rolling", 10: "final"}
+    assert due == {3: "rolling", 4: "rolling", 6: "permanent", 9: "rolling", 10: "final"}
