@@ -86,9 +86,11 @@ def describe_weights(weights: dict[str, Any], *, measure: str) -> str:
         measure: what accuracy is called for this task.
     """
     is_last = weights["step"] == weights["total_steps"] or weights["kind"] == FINAL
-    which = "best weights" if weights["is_best"] else "last weights" if is_last else "weights"
-    if weights["is_best"] and is_last:
-        which += ", which are also the last"
+    which = "last weights" if is_last else "weights"
+    if weights["is_best"]:
+        figure = str(weights["best_metric"]).replace("_", " ").replace("f1", "F1")
+        which = f"best weights by validation {measure if figure == 'accuracy' else figure}"
+        which += ", which are also the last" if is_last else ""
     text = f"Measured: the {which}, after step {weights['step']:,} of {weights['total_steps']:,}"
     found = weights["validation"]
     if found is None:

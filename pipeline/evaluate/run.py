@@ -36,7 +36,7 @@ from pipeline.evaluate.report import render_report
 from pipeline.evaluate.scored_positions import Scored, score_positions
 from pipeline.evaluate.scored_sets import score_sets
 from pipeline.evaluate.training_log import Row, TrainingLog, read_training_log
-from pipeline.model.checkpoint_manifest import FINAL, read_checkpoint_manifest
+from pipeline.model.checkpoint_manifest import chosen_entry, read_checkpoint_manifest
 from pipeline.model.trained import TrainedModel, load_trained
 from pipeline.quality import FloatArray, accuracy_name, predict_split
 from pipeline.stage import StageResult, is_done
@@ -59,7 +59,7 @@ def evaluate(job: JobConfig, *, force: bool = False) -> StageResult:
     _check_pair(checkpoint, shards)
     wanted = {
         "report_schema": REPORT_SCHEMA_VERSION,
-        "checkpoint": _final_sha256(checkpoint),
+        "weights": _name_weights(checkpoint),
         "shards": shards.fingerprint,
         # The page shows every setting.
         "job": job.model_dump(mode="json"),
@@ -100,10 +100,10 @@ def _check_pair(checkpoint: dict[str, Any], shards: Shards) -> None:
         )
 
 
-def _final_sha256(checkpoint: dict[str, Any]) -> str | None:
-    # None for an unfinished training, which load_trained() refuses.
-    final = [entry for entry in checkpoint["checkpoints"] if entry["kind"] == FINAL]
-    return str(final[-1]["sha256"]) if final else None
+def _name_weights(checkpoint: dict[str, Any]) -> dict[str, Any] | None:
+    # None for an unfinished training, which load_trained() refuses. The page says step and kind.
+    entry = chosen_entry(checkpoint)
+    return {**entry, "best_metric": checkpoint.get("best_metric")} if entry else None
 
 
 def _is_intact(folder: Path) -> bool:
@@ -171,7 +171,8 @@ def _describe_weights(trained: TrainedModel, log: TrainingLog) -> Row:
         "step": entry["step"],
         "total_steps": trained.manifest["total_steps"],
         "kind": entry["kind"],
-        "is_best": entry["is_best"],
+        "is_best": entry.get("is_best", False),
+        "best_metric": trained.manifest.get("best_metric"),
         "validation": {figure: found[0][figure] for figure in figures} if found else None,
     }
 

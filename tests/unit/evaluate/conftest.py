@@ -130,6 +130,8 @@ def write_checkpoint(folder, task, encoder, takes_pairs=False):
         "architecture": asdict(architecture),
         "shards_fingerprint": "shards-1",
         "total_steps": 2,
+        "final_weights": "last",
+        "best_metric": "macro_f1",
         "latest": CHECKPOINT,
         "checkpoints": [{**entry, "sha256": sha256_file(folder / CHECKPOINT)}],
         "versions": {"torch": "1"},

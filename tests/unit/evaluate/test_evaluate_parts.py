@@ -128,24 +128,30 @@ def test_the_verdict_says_better_worse_or_luck(baseline, tone, detail):
     ("changes", "text"),
     [
         ({}, "Measured: the last weights, after step 9 of 9."),
-        ({"is_best": True}, "Measured: the best weights, which are also the last, after step 9 of"),
-        ({"step": 6, "kind": "rolling", "is_best": True}, "the best weights, after step 6 of 9."),
+        ({"is_best": True}, "validation loss, which are also the last, after step 9 of 9."),
+        (
+            {"step": 6, "kind": "rolling", "is_best": True},
+            "the best weights by validation loss, after step 6 of 9.",
+        ),
         ({"step": 6, "is_best": False}, "the last weights, after step 6 of 9."),
     ],
     ids=["last", "last and best", "best", "stopped early"],
 )
 def test_the_page_says_which_weights_were_measured(changes, text):
-    weights = {"step": 9, "total_steps": 9, "kind": "final", "is_best": False, "validation": None}
+    weights = {"step": 9, "total_steps": 9, "kind": "final", "is_best": False}
+    rest = {"best_metric": "loss", "validation": None}
 
-    assert text in describe_weights({**weights, **changes}, measure="accuracy")
+    assert text in describe_weights({**weights, **rest, **changes}, measure="accuracy")
 
 
 def test_the_page_says_how_good_validation_found_the_weights():
     figures = {"loss": 0.25, "accuracy": 0.9, "macro_f1": 0.8, "entity_f1": 0.5}
     weights = {"step": 1, "total_steps": 2, "kind": "rolling", "is_best": True}
+    rest = {"best_metric": "accuracy", "validation": figures}
 
-    text = describe_weights({**weights, "validation": figures}, measure="exact match")
+    text = describe_weights({**weights, **rest}, measure="exact match")
 
+    assert "the best weights by validation exact match, after" in text
     assert text.endswith("they gave loss 0.250, exact match 90.0%, entity F1 50.0%.")
 
 

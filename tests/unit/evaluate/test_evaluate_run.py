@@ -1,4 +1,5 @@
 import json
+import shutil
 import sys
 from html.parser import HTMLParser
 
@@ -6,7 +7,7 @@ import pytest
 from log_samples import validation_row, write_lines
 
 from pipeline.contract.errors import AlteredFileError, ConfigError, FolderError
-from pipeline.contract.folder import read_manifest, write_manifest
+from pipeline.contract.folder import read_manifest, sha256_file, write_manifest
 from pipeline.evaluate.run import evaluate
 
 NAMES = ["manifest.json", "metrics.json", "report.html"]
@@ -191,6 +192,28 @@ def test_a_finished_report_is_reused_until_an_input_changes(make_job):
     assert again.is_reused
     assert again.summary == first.summary
     assert not other.is_reused
+
+
+def test_the_best_weights_are_measured_anew_when_they_are_chosen(make_job):
+    job = make_job()
+    evaluate(job)
+    folder = job.checkpoint_dir
+    best = folder / "step_1_loss_0.9000.pt"
+    shutil.copyfile(folder / "step_2_loss_0.5000.pt", best)
+    entry = {"file": best.name, "step": 1, "loss": 0.9, "kind": "rolling", "is_best": True}
+    entries = [{**entry, "sha256": sha256_file(best)}, *read_manifest(folder)["checkpoints"]]
+    change_checkpoint(job, checkpoints=entries)
+
+    with_last = evaluate(job)
+    change_checkpoint(job, final_weights="best")
+    with_best = evaluate(job)
+
+    # The bytes are the same, so the hash alone would not tell.
+    assert with_last.is_reused
+    assert not with_best.is_reused
+    assert read_metrics(job)["checkpoint"]["file"] == best.name
+    page = (job.report_dir / "report.html").read_text(encoding="utf-8")
+    assert "the best weights by validation macro F1, after step 1 of 2." in page
 
 
 def test_a_damaged_report_is_written_again(make_job):
