@@ -50,6 +50,8 @@ def draw_buckets(
         lower.yaxis.set_major_locator(MaxNLocator(2, integer=True))
         turned: dict[str, Any] = {"rotation": 45, "ha": "right"} if len(names) > 6 else {}
         lower.set_xticks(places, names, **turned)
+        # One bucket alone would be a bar as wide as the picture.
+        lower.set_xlim(min(-0.6, len(names) / 2 - 2), max(len(names) - 0.4, len(names) / 2 + 1))
         lower.set_xlabel("tokens in the text")
         figure.align_ylabels()
         return f"Dots are {measure}, bars its 95 % interval; the dashed line is all texts together."
@@ -84,7 +86,7 @@ def draw_calibration(bins: Sequence[Mapping[str, Any]], error: float, *, unit: s
         upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
         upper.plot([0, 1], [0, 1], color=MUTED, linewidth=0.9, linestyle=(0, (4, 3)))
         upper.vlines(sure, ends[:, 0], ends[:, 1], color=BLUE, linewidth=4, alpha=0.28)
-        upper.plot(sure, right, "o", color=BLUE, markersize=5)
+        upper.plot(sure, right, "o", color=BLUE, markersize=5, clip_on=False)
         upper.set_ylim(-0.03, 1.03)
         upper.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         upper.set_ylabel("share right")

@@ -21,7 +21,7 @@ from pipeline.evaluate.training_charts import (
     draw_speed,
     draw_validation,
 )
-from pipeline.evaluate.training_log import Row, TrainingLog
+from pipeline.evaluate.training_log import Row, TrainingLog, figure_name
 from pipeline.quality import accuracy_name
 
 Pairs = list[tuple[str, str]]
@@ -80,9 +80,11 @@ def _draw_quality(metrics: dict[str, Any], labels: Sequence[str]) -> list[Chart]
 def _draw_training(metrics: dict[str, Any], log: TrainingLog) -> list[Chart]:
     if not log.steps:
         return []
-    charts = [draw_loss(log.steps, log.validations)]
+    measure = accuracy_name(metrics["task"])
+    best_by = figure_name(metrics["checkpoint"]["best_metric"], measure=measure)
+    charts = [draw_loss(log.steps, log.validations, best_by=best_by)]
     if log.validations:
-        charts.append(draw_validation(log.validations, measure=accuracy_name(metrics["task"])))
+        charts.append(draw_validation(log.validations, measure=measure, best_by=best_by))
     return [*charts, draw_optimisation(log.steps), draw_speed(log.steps), draw_memory(log.steps)]
 
 

@@ -9,6 +9,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
 from pipeline.drawing import Chart
+from pipeline.evaluate.training_log import figure_name
 from pipeline.model.checkpoint_manifest import FINAL
 from pipeline.quality import accuracy_name
 
@@ -88,8 +89,7 @@ def describe_weights(weights: dict[str, Any], *, measure: str) -> str:
     is_last = weights["step"] == weights["total_steps"] or weights["kind"] == FINAL
     which = "last weights" if is_last else "weights"
     if weights["is_best"]:
-        figure = str(weights["best_metric"]).replace("_", " ").replace("f1", "F1")
-        which = f"best weights by validation {measure if figure == 'accuracy' else figure}"
+        which = f"best weights by validation {figure_name(weights['best_metric'], measure=measure)}"
         which += ", which are also the last" if is_last else ""
     text = f"Measured: the {which}, after step {weights['step']:,} of {weights['total_steps']:,}"
     found = weights["validation"]

@@ -35,7 +35,7 @@ from pipeline.evaluate.mistakes import find_mistakes
 from pipeline.evaluate.report import render_report
 from pipeline.evaluate.scored_positions import Scored, score_positions
 from pipeline.evaluate.scored_sets import score_sets
-from pipeline.evaluate.training_log import Row, TrainingLog, read_training_log
+from pipeline.evaluate.training_log import FIGURES, Row, TrainingLog, read_training_log
 from pipeline.model.checkpoint_manifest import chosen_entry, read_checkpoint_manifest
 from pipeline.model.trained import TrainedModel, load_trained
 from pipeline.quality import FloatArray, accuracy_name, predict_split
@@ -56,7 +56,7 @@ def evaluate(job: JobConfig, *, force: bool = False) -> StageResult:
         ConfigError: the baseline is asked for and scikit-learn is not installed.
     """
     checkpoint, shards = read_checkpoint_manifest(job.checkpoint_dir), load_shards(job.shards_dir)
-    _check_pair(checkpoint, shards)
+    _check_pair(job.checkpoint_dir, checkpoint, shards)
     wanted = {
         "report_schema": REPORT_SCHEMA_VERSION,
         "weights": _name_weights(checkpoint),
@@ -89,7 +89,11 @@ def evaluate(job: JobConfig, *, force: bool = False) -> StageResult:
     return StageResult(folder=job.report_dir, is_reused=False, summary=_summarise(metrics))
 
 
-def _check_pair(checkpoint: dict[str, Any], shards: Shards) -> None:
+def _check_pair(folder: Path, checkpoint: dict[str, Any], shards: Shards) -> None:
+    if "best_metric" not in checkpoint:
+        raise FolderError(
+            "the manifest lacks best_metric", place=str(folder), remedy="Run `textlane train`."
+        )
     if checkpoint["shards_fingerprint"] != shards.fingerprint:
         # Other shards split the rows otherwise: test rows may have been trained on.
         raise FolderError(
@@ -103,7 +107,7 @@ def _check_pair(checkpoint: dict[str, Any], shards: Shards) -> None:
 def _name_weights(checkpoint: dict[str, Any]) -> dict[str, Any] | None:
     # None for an unfinished training, which load_trained() refuses. The page says step and kind.
     entry = chosen_entry(checkpoint)
-    return {**entry, "best_metric": checkpoint.get("best_metric")} if entry else None
+    return {**entry, "best_metric": checkpoint["best_metric"]} if entry else None
 
 
 def _is_intact(folder: Path) -> bool:
@@ -163,7 +167,6 @@ def _describe_weights(trained: TrainedModel, log: TrainingLog) -> Row:
     """Return which of the training's weights were measured, and how good validation found them."""
     name = trained.checkpoint_file.name
     entry = next(each for each in trained.manifest["checkpoints"] if each["file"] == name)
-    figures = ("loss", "accuracy", "macro_f1", "entity_f1")
     found = [row for row in log.validations if row["step"] == entry["step"]]
     return {
         "file": name,
@@ -172,8 +175,8 @@ def _describe_weights(trained: TrainedModel, log: TrainingLog) -> Row:
         "total_steps": trained.manifest["total_steps"],
         "kind": entry["kind"],
         "is_best": entry.get("is_best", False),
-        "best_metric": trained.manifest.get("best_metric"),
-        "validation": {figure: found[0][figure] for figure in figures} if found else None,
+        "best_metric": trained.manifest["best_metric"],
+        "validation": {figure: found[0][figure] for figure in FIGURES} if found else None,
     }
 
 

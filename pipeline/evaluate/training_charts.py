@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, PercentFor
 from pipeline.contract.batching import IntArray
 from pipeline.drawing import BLUE, GREEN, INK, MUTED, ORANGE, Chart, draw_chart
 from pipeline.evaluate.judged import Numbers
-from pipeline.evaluate.training_log import Row
+from pipeline.evaluate.training_log import FIGURES, Row, figure_name
 
 _MAX_PIECES = 600
 _HEIGHT_INCHES = 3.3
@@ -20,8 +20,11 @@ _DASHED: Any = (0, (4, 3))
 _THOUSANDS = FuncFormatter(lambda value, _: f"{value:,.0f}")
 
 
-def draw_loss(steps: Sequence[Row], validations: Sequence[Row]) -> Chart:
-    """Return the loss of training, raw and smoothed, and of the validation rows over it."""
+def draw_loss(steps: Sequence[Row], validations: Sequence[Row], *, best_by: str) -> Chart:
+    """Return the loss of training, raw and smoothed, and of the validation rows over it.
+
+    ``best_by`` is what people call the figure that the best measurement is chosen by.
+    """
     rows = [row for row in steps if row["loss"] is not None and np.isfinite(row["loss"])]
     at, loss = _column(rows, "step"), _column(rows, "loss")
     window = _window_of(loss)
@@ -42,18 +45,20 @@ def draw_loss(steps: Sequence[Row], validations: Sequence[Row]) -> Chart:
         _name_steps(axes)
         mean = f" and its mean over {window} steps" if window > 1 else ""
         lead = f"Training loss of every step{mean}."
-        return f"{lead} {_describe_best(validations)}".strip()
+        return f"{lead} {_describe_best(validations, best_by)}".strip()
 
     return draw_chart("loss", "Loss", draw, height_inches=_HEIGHT_INCHES)
 
 
-def draw_validation(validations: Sequence[Row], *, measure: str) -> Chart:
+def draw_validation(validations: Sequence[Row], *, measure: str, best_by: str) -> Chart:
     """Return accuracy and F1 of the validation rows by step.
 
-    ``measure`` is what accuracy is called for this task.
+    ``measure`` is what accuracy is called for this task, ``best_by`` what people call the
+    figure that the best measurement is chosen by.
     """
-    names = {"accuracy": measure, "macro_f1": "macro F1", "entity_f1": "entity F1"}
-    shown = [name for name in names if validations[0][name] is not None]
+    shares = [name for name in FIGURES if name != "loss"]
+    shown = [name for name in shares if validations[0][name] is not None]
+    names = {name: figure_name(name, measure=measure) for name in shown}
 
     def draw(figure: Figure) -> str:
         axes = figure.subplots()
@@ -70,7 +75,7 @@ def draw_validation(validations: Sequence[Row], *, measure: str) -> Chart:
         _name_steps(axes)
         figure.legend(loc="outside upper left", ncols=3, frameon=False)
         last = ", ".join(f"{names[name]} {validations[-1][name]:.1%}" for name in shown)
-        line = " The dashed line is the best measurement." if best else ""
+        line = f" The dashed line is the best measurement by {best_by}." if best else ""
         return f"On the validation rows; at the end {last}.{line}"
 
     return draw_chart("validation", "Validation", draw, height_inches=_HEIGHT_INCHES)
@@ -220,11 +225,11 @@ def _mark_best(axes: Axes, validations: Sequence[Row], name: str) -> None:
     )
 
 
-def _describe_best(validations: Sequence[Row]) -> str:
+def _describe_best(validations: Sequence[Row], best_by: str) -> str:
     best = [row for row in validations if row["is_best"]]
     if not best:
         return ""
-    return f"The ring is the best measurement of the validation rows, step {best[-1]['step']:,}."
+    return f"The ring is the best measurement by {best_by}, step {best[-1]['step']:,}."
 
 
 def _name_steps(axes: Axes) -> None:

@@ -47,6 +47,19 @@ _VALIDATION = _Format(
 _EVENT = _Format(numbers=("step", "time_s"), others=("kind", "message"))
 
 
+FIGURES = ("loss", "accuracy", "macro_f1", "entity_f1")
+"""What training measures on the validation rows."""
+
+
+def figure_name(figure: str, *, measure: str) -> str:
+    """Return what people call one of :data:`FIGURES`.
+
+    ``measure`` is what accuracy is called for the task.
+    """
+    names = {"accuracy": measure, "macro_f1": "macro F1", "entity_f1": "entity F1"}
+    return names.get(figure, figure)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainingLog:
     """The lines of a checkpoint folder's three logs, as training's records name the fields."""

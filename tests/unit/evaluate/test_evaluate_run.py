@@ -233,6 +233,16 @@ def test_a_checkpoint_of_other_shards_is_refused(make_job):
         evaluate(job)
 
 
+def test_a_manifest_that_does_not_say_what_is_best_is_refused(make_job):
+    job = make_job()
+    manifest = read_manifest(job.checkpoint_dir)
+    del manifest["best_metric"]
+    write_manifest(job.checkpoint_dir, manifest)
+
+    with pytest.raises(FolderError, match=r"lacks best_metric.*Run `textlane train`"):
+        evaluate(job)
+
+
 def test_an_unfinished_training_is_refused(make_job):
     job = make_job()
     change_checkpoint(job, is_finished=False, checkpoints=[])

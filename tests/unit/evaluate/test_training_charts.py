@@ -23,16 +23,14 @@ def test_the_loss_chart_marks_the_latest_best_measurement():
         validation_row(5, loss=0.45, is_best=False),
     ]
 
-    chart = draw_loss(STEPS, validations)
+    chart = draw_loss(STEPS, validations, best_by="macro F1")
 
     assert "best: 0.400" in chart.svg
-    assert chart.caption.endswith(
-        "The ring is the best measurement of the validation rows, step 4."
-    )
+    assert chart.caption.endswith("The ring is the best measurement by macro F1, step 4.")
 
 
 def test_the_loss_chart_without_validation_has_no_legend():
-    chart = draw_loss(STEPS, [])
+    chart = draw_loss(STEPS, [], best_by="loss")
 
     assert "validation" not in chart.svg
     assert chart.caption == "Training loss of every step."
@@ -41,8 +39,11 @@ def test_the_loss_chart_without_validation_has_no_legend():
 def test_steps_without_a_finite_loss_leave_the_loss_chart_whole():
     odd = [step_row(6, loss=None, grad_norm=None, skipped=True), step_row(7, loss=float("inf"))]
 
-    assert draw_loss([*STEPS, *odd], []).svg == draw_loss(STEPS, []).svg
-    assert draw_loss(odd, []).svg
+    assert (
+        draw_loss([*STEPS, *odd], [], best_by="loss").svg
+        == draw_loss(STEPS, [], best_by="loss").svg
+    )
+    assert draw_loss(odd, [], best_by="loss").svg
 
 
 def test_the_loss_scale_is_drawn_only_where_there_is_one():
@@ -57,8 +58,10 @@ def test_the_loss_scale_is_drawn_only_where_there_is_one():
 
 
 def test_validation_figures_that_were_not_measured_are_not_drawn():
-    plain = draw_validation([validation_row(1)], measure="exact match")
-    tagged = draw_validation([validation_row(1, entity_f1=0.25)], measure="accuracy")
+    plain = draw_validation([validation_row(1)], measure="exact match", best_by="loss")
+    tagged = draw_validation(
+        [validation_row(1, entity_f1=0.25)], measure="accuracy", best_by="loss"
+    )
 
     assert "exact match 75.0%" in plain.caption
     assert "entity F1" not in plain.svg
