@@ -36,7 +36,7 @@ from pipeline.export.gate import GateDecision
 from pipeline.export.onnx_session import LogitsFunction, open_model
 from pipeline.export.parity import GRID_BATCH_SIZES, grid_seq_lens
 from pipeline.export.provenance import installed_versions, source_commit
-from pipeline.model.checkpoint_manifest import FINAL, read_checkpoint_manifest
+from pipeline.model.checkpoint_manifest import chosen_entry, read_checkpoint_manifest
 from pipeline.model.trained import TrainedModel, load_trained
 from pipeline.quality import accuracy_name
 from pipeline.stage import StageResult
@@ -95,12 +95,12 @@ def _fingerprint_inputs(job: JobConfig) -> str:
             value=shards.get("fingerprint"),
             remedy="Run `textlane train` with these settings first.",
         )
-    final = [entry["sha256"] for entry in checkpoint["checkpoints"] if entry["kind"] == FINAL]
+    chosen = chosen_entry(checkpoint)
     return fingerprint(
         {
             "schema_version": BUNDLE_SCHEMA_VERSION,
             "name": job.name,
-            "checkpoint": final,
+            "checkpoint": chosen["sha256"] if chosen else None,
             "shards": shards["fingerprint"],
             "export": job.export.model_dump(mode="json"),
             "batch_rows": job.evaluate.batch_rows,

@@ -1,7 +1,7 @@
 """The train stage: shards to checkpoint folder."""
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from pipeline.train.checkpoint import find_latest_checkpoint
 from pipeline.train.memory import build_memory_ledger, describe_memory
 from pipeline.train.resume_rules import is_finished, judge_folder, keep_choices, open_run
 from pipeline.train.schedule import describe_schedule
+from pipeline.train.step_rows import find_worst_pass
 from pipeline.train.training_run import TrainingRun
 
 Fit = Callable[[TrainingRun], None]
@@ -81,12 +82,14 @@ def train(job: JobConfig, *, force: bool = False, fit: Fit | None = None) -> Sta
         return _result(run, is_reused=True)
     judge_folder(run, force=force)  # before the weights are loaded
     model, notes = build_new_model(run.architecture, seed=job.seed, pretrained=run.pretrained)
-    num_parameters = sum(parameter.numel() for parameter in model.parameters())
+    rows, seq_len = find_worst_pass(job, shards)
+    precision = job.train.precision
+    ledger = build_memory_ledger(model, precision=precision, rows=rows, seq_len=seq_len)
     del model
+    run = replace(run, memory=ledger)
     notes += open_run(run, shards, force=force)
     if not run.num_validation_rows and job.train.validate_every_steps != 0:
         notes.append("the shards hold no validation rows, so nothing is measured while training")
-    ledger = build_memory_ledger(num_parameters, precision=job.train.precision)
     notes.append(describe_schedule(job.train, total_steps=run.total_steps))
     notes.append(f"memory of each worker: {describe_memory(ledger)}")
     if latest := find_latest_checkpoint(run.checkpoint_dir):

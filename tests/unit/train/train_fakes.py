@@ -4,10 +4,13 @@ import os
 import random
 import threading
 import time
+import weakref
 
 import numpy as np
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from pipeline.data.plan import StepBatch
 from pipeline.train.loader import open_loader
@@ -65,6 +68,61 @@ class CrampedModel(nn.Module):
             # What torch itself says of an allocation that cannot be.
             torch.empty(1 << 45)
         raise self._kind("CUDA out of memory. Tried to allocate 2.50 MiB. GPU 0 has")
+
+
+class Listener:
+    """Remembers what it is told."""
+
+    def __init__(self):
+        self.told, self.num_closed = [], 0
+
+    def on_step(self, record):
+        self.told.append(record)
+
+    def on_validation(self, record):
+        self.told.append(record)
+
+    def on_event(self, event):
+        self.told.append(event)
+
+    def close(self):
+        self.num_closed += 1
+
+
+class Notices:
+    """Says why to save at some calls; every call is one step."""
+
+    def __init__(self, *calls):
+        self.num_calls, self._calls = 0, calls
+
+    def __call__(self):
+        self.num_calls += 1
+        return "the machine goes in 60 s" if self.num_calls in self._calls else None
+
+
+class LivingBytes(TorchDispatchMode):
+    """Adds up the bytes of all storages that real operations make, as long as they live."""
+
+    def __init__(self):
+        super().__init__()
+        self.now, self.most, self._known = 0, 0, weakref.WeakSet()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        before = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        self._known.update(tensor.untyped_storage() for tensor in before)
+        made = func(*args, **kwargs)
+        for tensor in tree_leaves(made):
+            if isinstance(tensor, torch.Tensor) and tensor.untyped_storage() not in self._known:
+                storage = tensor.untyped_storage()
+                self._known.add(storage)
+                self._add(storage.nbytes())
+                weakref.finalize(storage, self._add, -storage.nbytes())
+        return made
+
+    def _add(self, size):
+        self.now += size
+        self.most = max(self.most, self.now)
 
 
 class RandomReader:
