@@ -45,7 +45,9 @@ DARK = {
     "--green": "#5fcf95",
 }
 _FONTS = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", sans-serif'
-_WIDTH_INCHES = 4.9
+_WIDTH_INCHES, WIDE_INCHES = 4.9, 10.1
+"""Half and all of the report's width, at which the letters of both look equally large."""
+_TALL_INCHES = 5.5
 _STYLE: Any = {  # matplotlib types rc keys as literals; a plain dict is no such thing
     "svg.fonttype": "none",
     "svg.hashsalt": "textlane",
@@ -88,6 +90,10 @@ class Chart:
     """What to read from the picture."""
     svg: str
     """An ``<svg>`` element; matplotlib has escaped every text in it."""
+    is_wide: bool
+    """Whether it needs a page's full width."""
+    is_tall: bool
+    """Whether two charts of usual height fit beside it."""
 
 
 def draw_chart(
@@ -110,8 +116,14 @@ def draw_chart(
         caption = draw(figure)
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None})
+    svg = _as_inline(buffer.getvalue(), name, title)
     return Chart(
-        name=name, title=title, caption=caption, svg=_as_inline(buffer.getvalue(), name, title)
+        name=name,
+        title=title,
+        caption=caption,
+        svg=svg,
+        is_wide=width_inches > _WIDTH_INCHES,
+        is_tall=height_inches >= _TALL_INCHES,
     )
 
 

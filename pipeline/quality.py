@@ -151,23 +151,6 @@ def softmax(logits: NDArray[np.floating]) -> NDArray[np.float64]:
     return np.asarray(powers / powers.sum(axis=-1, keepdims=True), dtype=np.float64)
 
 
-def expected_calibration_error(
-    probabilities: NDArray[np.float64], true: IntArray, *, num_bins: int = 15
-) -> float:
-    """Return the mean gap between confidence and accuracy, 0 to 1; 0 is calibrated.
-
-    Guo et al. 2017, "On Calibration of Modern Neural Networks", equation 3: ``num_bins``
-    equally wide bins ``((m-1)/M, m/M]`` of the largest probability, each weighted by its
-    rows (https://arxiv.org/abs/1706.04599).
-    """
-    confidence = probabilities.max(axis=-1)
-    is_right = (probabilities.argmax(axis=-1) == true).astype(np.float64)
-    bins = np.clip(np.ceil(confidence * num_bins).astype(np.int64) - 1, 0, num_bins - 1)
-    rows = np.bincount(bins, minlength=num_bins)
-    gaps = np.bincount(bins, weights=confidence - is_right, minlength=num_bins)
-    return float(np.abs(gaps).sum() / rows.sum())
-
-
 def wilson_interval(hits: int, rows: int) -> tuple[float, float]:
     """Return the 95 % interval of a share of ``rows``, lower and upper end.
 
@@ -206,8 +189,9 @@ def entities_of(tags: Sequence[str]) -> list[tuple[str, int, int]]:
     """Return (type, first word, last word) of every entity in a sentence's BIO tags.
 
     The rules of the CoNLL-2000 shared task's ``conlleval`` (Tjong Kim Sang and Buchholz
-    2000, https://aclanthology.org/W00-0726), as in seqeval's default mode: an ``I-`` that
-    continues nothing of its own type begins an entity as a ``B-`` would.
+    2000, https://aclanthology.org/W00-0726), which are those of seqeval's default mode: an
+    ``I-`` that continues nothing of its own type begins an entity as a ``B-`` would. Under
+    seqeval's ``mode="strict", scheme=IOB2`` such an ``I-`` is no entity.
 
     Example: ``["B-PER", "I-PER", "O", "I-LOC"]`` -> ``[("PER", 0, 1), ("LOC", 3, 3)]``.
     """

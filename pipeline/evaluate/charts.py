@@ -4,115 +4,24 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
-from numpy.typing import NDArray
 
 from pipeline.contract.batching import IntArray
 from pipeline.drawing import (
     BLUE,
     GREEN,
-    INK,
     MUTED,
     ORANGE,
-    SURFACE,
     Chart,
     cut_tallest_bar,
     draw_chart,
     tidy_axis,
 )
+from pipeline.quality import wilson_interval
 
-_MAX_NUMBERED_LABELS = 12
-_MAX_NAMED_LABELS = 30
-_MAX_POINTS = 1500
 _TALL, _LOW = 3.3, 2.7  # inches
 _THOUSANDS = FuncFormatter(lambda value, _: f"{value:,.0f}")
-
-Numbers = NDArray[np.float64]
-
-
-def draw_loss(history: Sequence[Mapping[str, Any]]) -> Chart:
-    """Return loss (raw and smoothed) over learning rate, both by step."""
-    steps, loss = _column(history, "step"), _column(history, "loss")
-    window = max(1, len(loss) // 40)
-    smooth, shown = _running_mean(loss, window), _thinned(len(steps))
-
-    def draw(figure: Figure) -> str:
-        upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
-        upper.plot(steps[shown], loss[shown], color=BLUE, alpha=0.3, linewidth=0.8)
-        upper.plot(steps[shown], smooth[shown], color=BLUE)
-        upper.set_ylabel("loss")
-        upper.set_ylim(bottom=0, top=float(np.quantile(loss, 0.995)) * 1.15 or 1.0)
-        _note_last(upper, steps[-1], smooth[-1], f"{smooth[-1]:.3f}")
-        rates = _column(history, "lr")
-        lower.plot(steps[shown], rates[shown], color=ORANGE)
-        lower.set_ylabel("learning rate")
-        peak = float(rates.max()) or 1.0
-        lower.set_ylim(0, peak * 1.1)
-        lower.set_yticks([0, peak], ["0", f"{peak:.2g}"])
-        lower.set_xlabel("step")
-        lower.xaxis.set_major_locator(MaxNLocator(integer=True))
-        figure.align_ylabels()
-        mean = f", its mean over {window} steps" if window > 1 else ""
-        return f"Training loss of every step{mean}; below it the learning rate."
-
-    return draw_chart("loss", "Loss and learning rate", draw, height_inches=_TALL)
-
-
-def draw_throughput(history: Sequence[Mapping[str, Any]]) -> Chart:
-    """Return real (not padding) tokens per second of training, by step."""
-    steps, seconds = _column(history, "step"), _column(history, "seconds")
-    rate = _column(history, "tokens") / np.maximum(seconds, 1e-9)
-    overall = _column(history, "tokens").sum() / max(seconds.sum(), 1e-9)
-    window = max(1, len(rate) // 40)
-    shown = _thinned(len(steps))
-
-    def draw(figure: Figure) -> str:
-        axes = figure.subplots()
-        axes.plot(steps[shown], rate[shown], color=GREEN, alpha=0.3, linewidth=0.8)
-        axes.plot(steps[shown], _running_mean(rate, window)[shown], color=GREEN)
-        axes.set_ylim(bottom=0, top=float(np.quantile(rate, 0.99)) * 1.2 or 1.0)
-        axes.set_ylabel("tokens per second")
-        axes.set_xlabel("step")
-        axes.yaxis.set_major_formatter(_THOUSANDS)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        return f"Real tokens, padding not counted: {overall:,.0f} per second over the whole run."
-
-    return draw_chart("throughput", "Training speed", draw, height_inches=_TALL)
-
-
-def draw_confusion(confusion: IntArray, labels: Sequence[str]) -> Chart:
-    """Return the confusion matrix, each row shaded by its share of the true label."""
-    size = len(labels)
-    shares = confusion / np.maximum(confusion.sum(axis=1, keepdims=True), 1)
-
-    def draw(figure: Figure) -> str:
-        axes = figure.subplots()
-        for row, column in np.argwhere(confusion > 0).tolist():
-            share, colour = float(shares[row, column]), BLUE if row == column else ORANGE
-            cell = (column - 0.48, row - 0.48)
-            axes.add_patch(
-                Rectangle(cell, 0.96, 0.96, color=colour, alpha=0.08 + 0.8 * share, linewidth=0)
-            )
-        if size <= _MAX_NUMBERED_LABELS:
-            _number_cells(axes, confusion, shares)
-        axes.set_xlim(-0.5, size - 0.5)
-        axes.set_ylim(size - 0.5, -0.5)
-        names = [shorten_label(label) for label in labels] if size <= _MAX_NAMED_LABELS else []
-        turned: dict[str, Any] = {"rotation": 45, "ha": "right"} if size > 4 else {}
-        axes.set_xticks(range(len(names)), names, **turned)
-        axes.set_yticks(range(len(names)), names)
-        axes.tick_params(length=0)
-        axes.set_xlabel("predicted")
-        axes.set_ylabel("true")
-        axes.spines[:].set_visible(size > _MAX_NUMBERED_LABELS)
-        tidy_axis(axes, grid="none")
-        return "Rows are the true labels. Blue is right, orange wrong; darker is a larger share."
-
-    height = _TALL if size <= 4 else 4.4
-    return draw_chart("confusion", "Confusion matrix", draw, height_inches=height)
 
 
 def draw_buckets(
@@ -131,7 +40,7 @@ def draw_buckets(
         upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
         upper.axhline(accuracy, color=MUTED, linewidth=0.9, linestyle=(0, (4, 3)))
         upper.vlines(places, ends[:, 0], ends[:, 1], color=BLUE, linewidth=4, alpha=0.28)
-        upper.plot(places, values, "o", color=BLUE, markersize=6)
+        upper.plot(places, values, "o", color=BLUE, markersize=6, clip_on=False)
         upper.set_ylim(max(0.0, float(ends.min()) - 0.04), min(1.0, float(ends.max()) + 0.03))
         upper.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         upper.set_ylabel(measure)
@@ -141,12 +50,60 @@ def draw_buckets(
         lower.yaxis.set_major_locator(MaxNLocator(2, integer=True))
         turned: dict[str, Any] = {"rotation": 45, "ha": "right"} if len(names) > 6 else {}
         lower.set_xticks(places, names, **turned)
+        # One bucket alone would be a bar as wide as the picture.
+        lower.set_xlim(min(-0.6, len(names) / 2 - 2), max(len(names) - 0.4, len(names) / 2 + 1))
         lower.set_xlabel("tokens in the text")
         figure.align_ylabels()
         return f"Dots are {measure}, bars its 95 % interval; the dashed line is all texts together."
 
     title = f"{measure.capitalize()} by text length"
     return draw_chart("buckets", title, draw, height_inches=_TALL)
+
+
+def draw_calibration(bins: Sequence[Mapping[str, Any]], error: float, *, unit: str) -> Chart:
+    """Return the reliability diagram: how often answers of a confidence are right.
+
+    Guo et al. 2017, "On Calibration of Modern Neural Networks", figure 1.
+
+    Args:
+        bins: rows of ``calibration`` in metrics.json.
+        error: ``calibration_error`` in metrics.json.
+        unit: what an answer is, in the plural: texts, words or labels.
+    """
+    sure = np.array([each["confidence"] for each in bins])
+    right = np.array([each["accuracy"] for each in bins])
+    counts = [each["count"] for each in bins]
+    ends = np.array(
+        [
+            wilson_interval(round(share * count), count)
+            for share, count in zip(right, counts, strict=True)
+        ]
+    )
+    lows = np.array([each["low"] for each in bins])
+    width = float(bins[0]["high"] - bins[0]["low"])
+
+    def draw(figure: Figure) -> str:
+        upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
+        upper.plot([0, 1], [0, 1], color=MUTED, linewidth=0.9, linestyle=(0, (4, 3)))
+        upper.vlines(sure, ends[:, 0], ends[:, 1], color=BLUE, linewidth=4, alpha=0.28)
+        upper.plot(sure, right, "o", color=BLUE, markersize=5, clip_on=False)
+        upper.set_ylim(-0.03, 1.03)
+        upper.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        upper.set_ylabel("share right")
+        lower.bar(lows, counts, width=width * 0.9, align="edge", color=MUTED, alpha=0.5)
+        lower.set_ylabel(unit)
+        lower.yaxis.set_major_formatter(_THOUSANDS)
+        lower.yaxis.set_major_locator(MaxNLocator(2, integer=True))
+        lower.set_xlim(0, 1.005)
+        lower.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        lower.set_xlabel("confidence")
+        figure.align_ylabels()
+        return (
+            f"Dots on the dashed line are right as often as the model was sure, below it the "
+            f"model was too sure; bars are 95 % intervals. Mean gap: {error:.1%}."
+        )
+
+    return draw_chart("calibration", "Calibration", draw, height_inches=_TALL)
 
 
 def draw_lengths(lengths: IntArray, bucket_edges: IntArray) -> Chart:
@@ -201,49 +158,12 @@ def draw_padding(padding: Mapping[str, float]) -> Chart:
     return draw_chart("padding", "Padding", draw, height_inches=_LOW)
 
 
-def _number_cells(axes: Axes, confusion: IntArray, shares: Numbers) -> None:
-    for row, column in np.ndindex(*confusion.shape):
-        share = float(shares[row, column])
-        axes.text(
-            column,
-            row,
-            f"{int(confusion[row, column]):,}",
-            ha="center",
-            va="center",
-            color=SURFACE if share > 0.55 else INK if confusion[row, column] else MUTED,
-            fontweight="bold" if row == column else "normal",
-            fontsize=12 if len(confusion) <= 4 else 8,
-        )
-
-
-def _note_last(axes: Axes, x: float, y: float, text: str) -> None:
-    axes.annotate(
-        text,
-        (x, y),
-        xytext=(0, 16),
-        textcoords="offset points",
-        ha="right",
-        color=INK,
-        fontweight="bold",
-    )
-
-
-def _column(history: Sequence[Mapping[str, Any]], name: str) -> Numbers:
-    return np.array([row[name] for row in history], dtype=np.float64)
-
-
-def _running_mean(values: Numbers, window: int) -> Numbers:
-    sums = np.cumsum(np.concatenate([np.zeros(1), values]))
-    ends = np.arange(1, len(values) + 1)
-    begins = np.maximum(0, ends - window)
-    return np.asarray((sums[ends] - sums[begins]) / (ends - begins), dtype=np.float64)
-
-
-def _thinned(count: int) -> IntArray:
-    # The file stays small however long the run: evenly spaced points, the last included.
-    return np.unique(np.linspace(0, count - 1, min(count, _MAX_POINTS)).astype(np.int64))
-
-
 def shorten_label(label: str, max_chars: int = 18) -> str:
-    """Return a label that fits beside an axis; a longer one is cut and ended by ``…``."""
-    return label if len(label) <= max_chars else f"{label[: max_chars - 1]}…"
+    """Return a label that fits beside an axis; a longer one loses its middle to an ``…``.
+
+    Names of one kind often begin alike: ``card_payment_fee``, ``card_payment_wrong_rate``.
+    """
+    if len(label) <= max_chars:
+        return label
+    tail = (max_chars - 1) // 2
+    return f"{label[: max_chars - 1 - tail]}…{label[-tail:]}"

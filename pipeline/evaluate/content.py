@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -9,16 +10,18 @@ import numpy as np
 from pipeline.config import JobConfig
 from pipeline.contract.shards import Shards
 from pipeline.drawing import Chart
-from pipeline.evaluate.charts import (
-    draw_buckets,
-    draw_confusion,
-    draw_lengths,
-    draw_loss,
-    draw_padding,
-    draw_throughput,
-)
+from pipeline.evaluate.charts import draw_buckets, draw_calibration, draw_lengths, draw_padding
+from pipeline.evaluate.confusion_chart import draw_confusion
 from pipeline.evaluate.label_chart import draw_label_errors
-from pipeline.evaluate.report import ReportContent
+from pipeline.evaluate.report import ReportContent, answer_unit
+from pipeline.evaluate.training_charts import (
+    draw_loss,
+    draw_memory,
+    draw_optimisation,
+    draw_speed,
+    draw_validation,
+)
+from pipeline.evaluate.training_log import Row, TrainingLog, figure_name
 from pipeline.quality import accuracy_name
 
 Pairs = list[tuple[str, str]]
@@ -30,7 +33,7 @@ def build_content(
     metrics: dict[str, Any],
     shards: Shards,
     checkpoint: Mapping[str, Any],
-    history: Sequence[Mapping[str, Any]],
+    log: TrainingLog,
     versions: Mapping[str, str],
 ) -> ReportContent:
     """Return the page's content.
@@ -40,38 +43,55 @@ def build_content(
         metrics: as in metrics.json.
         shards: what was trained and tested on.
         checkpoint: manifest of the checkpoint folder.
-        history: rows of :func:`pipeline.evaluate.history.read_history`.
+        log: what training wrote down.
         versions: package → version of this process.
     """
     return ReportContent(
         name=job.name,
         metrics=metrics,
-        charts=_build_charts(metrics, shards, history),
+        quality_charts=_draw_quality(metrics, shards.labels),
+        training_charts=_draw_training(metrics, log),
+        data_charts=[
+            draw_lengths(shards.split("train").lengths, shards.bucket_edges),
+            draw_padding(shards.manifest["padding"]),
+        ],
+        events=[_describe_event(event) for event in log.events],
         data=_describe_data(shards.manifest),
         origin=_describe_origin(metrics["checkpoint"], checkpoint, shards.manifest, versions),
         settings=_flatten(job.model_dump(mode="json")),
     )
 
 
-def _build_charts(
-    metrics: dict[str, Any], shards: Shards, history: Sequence[Mapping[str, Any]]
-) -> list[Chart]:
+def _draw_quality(metrics: dict[str, Any], labels: Sequence[str]) -> list[Chart]:
+    is_multi_label = metrics["confusion"] is None
+    if is_multi_label:
+        charts = [draw_label_errors(metrics["per_class"])]
+    else:
+        charts = [draw_confusion(np.array(metrics["confusion"], dtype=np.int64), labels)]
     measure = accuracy_name(metrics["task"])
-    charts = [
-        _draw_labels(metrics, shards.labels),
-        draw_buckets(metrics["per_bucket"], metrics["accuracy"], measure=measure),
-        draw_lengths(shards.split("train").lengths, shards.bucket_edges),
-        draw_padding(shards.manifest["padding"]),
-    ]
-    if history:
-        charts += [draw_loss(history), draw_throughput(history)]
+    charts.append(draw_buckets(metrics["per_bucket"], metrics["accuracy"], measure=measure))
+    if metrics["calibration"]:
+        unit = "labels given" if is_multi_label else answer_unit(metrics)
+        error = metrics["calibration_error"]
+        charts.append(draw_calibration(metrics["calibration"], error, unit=unit))
     return charts
 
 
-def _draw_labels(metrics: dict[str, Any], labels: Sequence[str]) -> Chart:
-    if metrics["confusion"] is None:
-        return draw_label_errors(metrics["per_class"])
-    return draw_confusion(np.array(metrics["confusion"], dtype=np.int64), labels)
+def _draw_training(metrics: dict[str, Any], log: TrainingLog) -> list[Chart]:
+    if not log.steps:
+        return []
+    measure = accuracy_name(metrics["task"])
+    best_by = figure_name(metrics["checkpoint"]["best_metric"], measure=measure)
+    charts = [draw_loss(log.steps, log.validations, best_by=best_by)]
+    if log.validations:
+        charts.append(draw_validation(log.validations, measure=measure, best_by=best_by))
+    return [*charts, draw_optimisation(log.steps), draw_speed(log.steps), draw_memory(log.steps)]
+
+
+def _describe_event(event: Row) -> tuple[str, str, str, str]:
+    when = datetime.fromtimestamp(event["time_s"], tz=UTC)
+    kind = str(event["kind"]).replace("_", " ")
+    return f"{event['step']:,}", f"{when:%Y-%m-%d %H:%M:%S}", kind, str(event["message"])
 
 
 def _describe_data(manifest: Mapping[str, Any]) -> Pairs:

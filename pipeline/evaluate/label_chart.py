@@ -11,6 +11,7 @@ from pipeline.drawing import BLUE, MUTED, ORANGE, Chart, draw_chart, tidy_axis
 from pipeline.evaluate.charts import shorten_label
 
 _MAX_LABELS = 30
+_NAME_CHARS = 24
 _INCHES_PER_LABEL, _MIN_INCHES = 0.19, 2.7
 
 
@@ -24,7 +25,7 @@ def draw_label_errors(per_class: Sequence[Mapping[str, Any]]) -> Chart:
     missed = np.array([row["support"] for row in per_class]) - found
     wrong = np.array([row["predicted"] for row in per_class]) - found
     shown = np.argsort(-(missed + wrong), kind="stable")[:_MAX_LABELS]
-    names = [shorten_label(per_class[index]["label"]) for index in shown.tolist()]
+    names = [shorten_label(per_class[index]["label"], _NAME_CHARS) for index in shown.tolist()]
     places = np.arange(len(names))
 
     def draw(figure: Figure) -> str:

@@ -1,170 +1,109 @@
 """The figures of metrics.json: quality over all rows, per class and per length bucket."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from dataclasses import asdict
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pipeline.calibration import calibration_bins, expected_calibration_error
 from pipeline.contract.batching import IntArray, bucket_of
-from pipeline.contract.label_sets import BoolArray
 from pipeline.contract.shards import ShardSplit
-from pipeline.contract.tokenization import IGNORED_LABEL
+from pipeline.evaluate.judged import Judged
+from pipeline.evaluate.scored_positions import Scored
 from pipeline.quality import (
     FloatArray,
     class_scores,
     confusion_matrix,
     entity_f1,
-    expected_calibration_error,
     is_bio,
-    join_labelled,
     labels_of,
     mean_f1,
     paired_p_value,
-    softmax,
     tags_of,
     wilson_interval,
 )
 
-
-class Judged(Protocol):
-    """Answers beside what is true, whatever the task; position by position."""
-
-    @property
-    def rows(self) -> IntArray:
-        """int64 ``[n]``: the row that the position belongs to."""
-        ...
-
-    @property
-    def positions(self) -> IntArray:
-        """int64 ``[n]``: the position within its row, 0 for a text."""
-        ...
-
-    @property
-    def is_right(self) -> BoolArray:
-        """Whether the answer is right, bool ``[n]``."""
-        ...
-
-    @property
-    def confidence(self) -> NDArray[np.float64]:
-        """float64 ``[n]``, 0 to 1: how sure the model was of its answer."""
-        ...
-
-    def name_true(self, place: int, labels: Sequence[str]) -> str:
-        """Return the true answer at a place of ``[n]``, for people."""
-        ...
-
-    def name_predicted(self, place: int, labels: Sequence[str]) -> str:
-        """Return the model's answer at a place of ``[n]``, for people."""
-        ...
+RowTags = tuple[list[str], list[str]]
+"""A row's true and predicted tags, one for each labelled word."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scored:
-    """Every labelled position (a text, or a word of it) of a split, in row order."""
-
-    rows: IntArray
-    """int64 ``[n]``: the row that the position belongs to."""
-    positions: IntArray
-    """int64 ``[n]``: the position within its row, 0 for a text."""
-    true: IntArray
-    """int64 ``[n]``."""
-    predicted: IntArray
-    """int64 ``[n]``."""
-    probabilities: NDArray[np.float64]
-    """float64 ``[n, num_labels]``."""
-
-    @property
-    def is_right(self) -> BoolArray:
-        """Whether the answer is right, bool ``[n]``."""
-        return np.asarray(self.predicted == self.true, dtype=np.bool_)
-
-    @property
-    def confidence(self) -> NDArray[np.float64]:
-        """float64 ``[n]``: probability of the predicted label."""
-        return np.asarray(self.probabilities.max(axis=-1), dtype=np.float64)
-
-    def name_true(self, place: int, labels: Sequence[str]) -> str:
-        """Return the label at a place."""
-        return labels[int(self.true[place])]
-
-    def name_predicted(self, place: int, labels: Sequence[str]) -> str:
-        """Return the predicted label at a place."""
-        return labels[int(self.predicted[place])]
-
-
-def score_positions(split: ShardSplit, logits: Sequence[FloatArray]) -> Scored:
-    """Return predictions and labels of all labelled positions.
-
-    Raises:
-        ValueError: logits and rows do not match, or nothing is labelled.
-    """
-    labels = labels_of(split)
-    scores, true = join_labelled(logits, labels)
-    places = [np.flatnonzero(row != IGNORED_LABEL) for row in labels]
-    return Scored(
-        rows=np.repeat(np.arange(len(labels)), [len(place) for place in places]),
-        positions=np.concatenate(places).astype(np.int64),
-        true=true,
-        predicted=scores.argmax(axis=-1).astype(np.int64),
-        probabilities=softmax(scores),
-    )
-
-
-def measure_quality(scored: Scored, labels: Sequence[str]) -> dict[str, Any]:
-    """Return accuracy with its 95 % interval, macro F1, calibration, classes, confusion."""
-    confusion = confusion_matrix(scored.true, scored.predicted, len(labels))
-    classes = class_scores(confusion)
-    hits, count = int(np.trace(confusion)), len(scored.true)
+def measure_answers(scored: Judged) -> dict[str, Any]:
+    """Return the figures that all rows and every length bucket get: accuracy, F1, calibration."""
+    hits, count = int(scored.is_right.sum()), len(scored.rows)
     return {
         "scored": count,
         "accuracy": hits / count,
         "accuracy_95": list(wilson_interval(hits, count)),
-        "macro_f1": mean_f1(classes),
-        "calibration_error": expected_calibration_error(scored.probabilities, scored.true),
+        "macro_f1": scored.macro_f1,
+        "micro_f1": scored.micro_f1,
+        "calibration_error": expected_calibration_error(*scored.answers()),
+    }
+
+
+def measure_quality(scored: Judged, labels: Sequence[str]) -> dict[str, Any]:
+    """Return :func:`measure_answers`, the bins of the calibration, and the classes."""
+    return {
+        **measure_answers(scored),
+        "calibration": [asdict(each) for each in calibration_bins(*scored.answers())],
         "per_class": [
-            {"label": name, **asdict(score)} for name, score in zip(labels, classes, strict=True)
+            {"label": name, **asdict(score)}
+            for name, score in zip(labels, scored.per_class, strict=True)
         ],
-        "confusion": confusion.tolist(),
     }
 
 
 def measure_buckets(
-    scored: Judged, lengths: IntArray, bucket_edges: IntArray
+    scored: Judged,
+    lengths: IntArray,
+    bucket_edges: IntArray,
+    *,
+    tags: Sequence[RowTags] | None = None,
 ) -> list[dict[str, Any]]:
-    """Return accuracy and its 95 % interval of every length bucket that has test rows.
+    """Return the figures of every length bucket that has test rows.
 
     ``min_tokens`` and ``max_tokens`` are the bucket's limits, both inclusive.
+
+    Args:
+        scored: what is measured.
+        lengths: tokens of every row.
+        bucket_edges: greatest length of every bucket.
+        tags: of every row, from :func:`tags_of_rows`.
     """
-    buckets, is_right = bucket_of(lengths, bucket_edges), scored.is_right
+    buckets = bucket_of(lengths, bucket_edges)
     found = []
     for bucket, edge in enumerate(bucket_edges.tolist()):
-        is_inside = buckets[scored.rows] == bucket
-        count, hits = int(is_inside.sum()), int(is_right[is_inside].sum())
-        if not count:
+        rows = np.flatnonzero(buckets == bucket)
+        is_inside = np.isin(scored.rows, rows)
+        if not is_inside.any():
             continue
+        entities = measure_entities([tags[row] for row in rows.tolist()]) if tags else None
+        if entities is not None:
+            del entities["by_type"]
         found.append(
             {
                 "min_tokens": int(bucket_edges[bucket - 1]) + 1 if bucket else 1,
                 "max_tokens": edge,
-                "rows": int((buckets == bucket).sum()),
-                "scored": count,
-                "accuracy": hits / count,
-                "accuracy_95": list(wilson_interval(hits, count)),
+                "rows": len(rows),
+                **measure_answers(scored.select(is_inside)),
+                "entity_f1": entities,
             }
         )
     return found
 
 
-def measure_entities(
+def tags_of_rows(
     split: ShardSplit, logits: Sequence[FloatArray], labels: Sequence[str]
-) -> dict[str, Any] | None:
-    """Return :func:`entity_f1` of token labels, None when they are not BIO tags."""
+) -> list[RowTags] | None:
+    """Return every row's true and predicted tags, None when the labels are no BIO tags."""
     if not is_bio(labels):
         return None
-    pairs = [tags_of(row, true, labels) for row, true in zip(logits, labels_of(split), strict=True)]
-    return entity_f1([true for true, _ in pairs], [predicted for _, predicted in pairs])
+    return [tags_of(row, true, labels) for row, true in zip(logits, labels_of(split), strict=True)]
+
+
+def measure_entities(tags: Sequence[RowTags]) -> dict[str, Any]:
+    """Return :func:`entity_f1` of rows."""
+    return entity_f1([true for true, _ in tags], [predicted for _, predicted in tags])
 
 
 def compare_with_baseline(

@@ -7,7 +7,7 @@ import numpy as np
 
 from pipeline.contract.shards import ShardSplit
 from pipeline.contract.tokenization import EncodedText, TextEncoder
-from pipeline.evaluate.measure import Judged
+from pipeline.evaluate.judged import Judged
 
 _MAX_CHARS = 320
 

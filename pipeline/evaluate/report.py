@@ -6,9 +6,11 @@ from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from pipeline.drawing import Chart
+from pipeline.evaluate.training_log import figure_name
+from pipeline.model.checkpoint_manifest import FINAL
 from pipeline.quality import accuracy_name
 
 _TEMPLATE_NAME = "report.html.jinja"
@@ -34,7 +36,12 @@ class ReportContent:
     """Name of the job."""
     metrics: dict[str, Any]
     """As in metrics.json."""
-    charts: Sequence[Chart]
+    quality_charts: Sequence[Chart]
+    training_charts: Sequence[Chart]
+    """Empty when no step was taken."""
+    data_charts: Sequence[Chart]
+    events: Sequence[tuple[str, str, str, str]]
+    """What happened in training: (step, time in UTC, kind, message), oldest first."""
     data: Sequence[tuple[str, str]]
     """What was read, kept and rejected: (what, figure)."""
     origin: Sequence[tuple[str, str]]
@@ -49,6 +56,9 @@ def render_report(content: ReportContent) -> str:
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["percent"] = _percent
+    environment.filters["breakable"] = _breakable
+    # The SVG is matplotlib's own output, where it has escaped every label.
+    environment.filters["finished_svg"] = Markup
     source = files("pipeline.evaluate").joinpath(_TEMPLATE_NAME).read_text(encoding="utf-8")
     metrics = content.metrics
     return environment.from_string(source).render(
@@ -56,20 +66,46 @@ def render_report(content: ReportContent) -> str:
         metrics=metrics,
         verdict=build_verdict(metrics),
         tiles=_build_tiles(metrics),
-        unit=_unit(metrics),
+        unit=answer_unit(metrics),
+        weights=describe_weights(metrics["checkpoint"], measure=accuracy_name(metrics["task"])),
         measure=accuracy_name(metrics["task"]),
         classes=sorted(metrics["per_class"], key=lambda row: (row["f1"], row["label"])),
         confusions=_top_confusions(metrics),
-        # The SVG is matplotlib's own output, where it has escaped every label.
-        charts=[(chart, Markup(chart.svg)) for chart in content.charts],
     )
+
+
+def answer_unit(metrics: dict[str, Any]) -> str:
+    """Return what an answer is about, in the plural."""
+    return "words" if metrics["task"] == "token_classification" else "texts"
+
+
+def describe_weights(weights: dict[str, Any], *, measure: str) -> str:
+    """Return in words which of the training's weights were measured.
+
+    Args:
+        weights: ``checkpoint`` of metrics.json.
+        measure: what accuracy is called for this task.
+    """
+    is_last = weights["step"] == weights["total_steps"] or weights["kind"] == FINAL
+    which = "last weights" if is_last else "weights"
+    if weights["is_best"]:
+        which = f"best weights by validation {figure_name(weights['best_metric'], measure=measure)}"
+        which += ", which are also the last" if is_last else ""
+    text = f"Measured: the {which}, after step {weights['step']:,} of {weights['total_steps']:,}"
+    found = weights["validation"]
+    if found is None:
+        return f"{text}."
+    figures = [f"loss {found['loss']:.3f}", f"{measure} {_percent(found['accuracy'])}"]
+    if found["entity_f1"] is not None:
+        figures.append(f"entity F1 {_percent(found['entity_f1'])}")
+    return f"{text}. On the validation rows they gave {', '.join(figures)}."
 
 
 def build_verdict(metrics: dict[str, Any]) -> Verdict:
     """Return what the figures say, in words, luck considered."""
     share, count = _percent(metrics["accuracy"]), f"{metrics['scored']:,}"
     are_right = "have exactly the right labels" if _is_multi_label(metrics) else "are right"
-    headline = f"{share} of {count} test {_unit(metrics)} {are_right}"
+    headline = f"{share} of {count} test {answer_unit(metrics)} {are_right}"
     baseline = metrics["baseline"]
     if baseline is None:
         low, high = metrics["accuracy_95"]
@@ -104,7 +140,9 @@ def _build_tiles(metrics: dict[str, Any]) -> list[tuple[str, str, str]]:
         tiles.append(("Entity F1", _percent(entities["f1"]), explanation))
     tiles.append(("Macro F1", _percent(metrics["macro_f1"]), "all classes weigh the same"))
     if metrics["calibration_error"] is not None:
-        why = "mean gap between confidence and accuracy"
+        why = "mean gap between confidence and share right"
+        if _is_multi_label(metrics):
+            why += ", labels given"
         tiles.append(("Calibration error", _percent(metrics["calibration_error"]), why))
     return tiles
 
@@ -122,13 +160,14 @@ def _top_confusions(metrics: dict[str, Any]) -> list[dict[str, Any]]:
     return sorted(found, key=lambda item: -int(item["count"]))[:_MAX_CONFUSIONS]
 
 
-def _unit(metrics: dict[str, Any]) -> str:
-    return "words" if metrics["task"] == "token_classification" else "texts"
-
-
 def _is_multi_label(metrics: dict[str, Any]) -> bool:
     return bool(metrics["task"] == "multi_label_classification")
 
 
 def _percent(value: float) -> str:
     return f"{value:.1%}"
+
+
+def _breakable(label: str) -> Markup:
+    """Return a label that a narrow column breaks at underscores before anywhere else."""
+    return escape(label).replace("_", Markup("_<wbr>"))

@@ -23,24 +23,25 @@ from pipeline.contract.folder import (
 from pipeline.contract.shards import Shards, ShardSplit, load_shards
 from pipeline.evaluate.baseline import BASELINE_NAME, predict_baseline
 from pipeline.evaluate.content import build_content
-from pipeline.evaluate.history import read_history
+from pipeline.evaluate.judged import Judged
 from pipeline.evaluate.measure import (
-    Judged,
     compare_with_baseline,
     measure_buckets,
     measure_entities,
     measure_quality,
-    score_positions,
+    tags_of_rows,
 )
 from pipeline.evaluate.mistakes import find_mistakes
 from pipeline.evaluate.report import render_report
-from pipeline.evaluate.scored_sets import measure_sets, score_sets
-from pipeline.model.checkpoint_manifest import FINAL, read_checkpoint_manifest
+from pipeline.evaluate.scored_positions import Scored, score_positions
+from pipeline.evaluate.scored_sets import score_sets
+from pipeline.evaluate.training_log import FIGURES, Row, TrainingLog, read_training_log
+from pipeline.model.checkpoint_manifest import chosen_entry, read_checkpoint_manifest
 from pipeline.model.trained import TrainedModel, load_trained
 from pipeline.quality import FloatArray, accuracy_name, predict_split
 from pipeline.stage import StageResult, is_done
 
-REPORT_SCHEMA_VERSION = 2
+REPORT_SCHEMA_VERSION = 3
 METRICS_NAME = "metrics.json"
 REPORT_NAME = "report.html"
 _SPLIT = "test"
@@ -55,10 +56,10 @@ def evaluate(job: JobConfig, *, force: bool = False) -> StageResult:
         ConfigError: the baseline is asked for and scikit-learn is not installed.
     """
     checkpoint, shards = read_checkpoint_manifest(job.checkpoint_dir), load_shards(job.shards_dir)
-    _check_pair(checkpoint, shards)
+    _check_pair(job.checkpoint_dir, checkpoint, shards)
     wanted = {
         "report_schema": REPORT_SCHEMA_VERSION,
-        "checkpoint": _final_sha256(checkpoint),
+        "weights": _name_weights(checkpoint),
         "shards": shards.fingerprint,
         # The page shows every setting.
         "job": job.model_dump(mode="json"),
@@ -68,14 +69,15 @@ def evaluate(job: JobConfig, *, force: bool = False) -> StageResult:
         metrics = json.loads((job.report_dir / METRICS_NAME).read_text(encoding="utf-8"))
         return StageResult(folder=job.report_dir, is_reused=True, summary=_summarise(metrics))
     with Console(stderr=True).status("measuring the test rows"):
-        trained = load_trained(job.checkpoint_dir)
-        metrics = _measure(job, shards, trained)
+        trained, log = load_trained(job.checkpoint_dir), read_training_log(job.checkpoint_dir)
+        weights = _describe_weights(trained, log)
+        metrics = {**_measure(job, shards, trained), "checkpoint": weights}
     content = build_content(
         job,
         metrics=metrics,
         shards=shards,
         checkpoint=checkpoint,
-        history=read_history(job.checkpoint_dir),
+        log=log,
         versions=_versions(),
     )
     with atomic_folder(job.report_dir) as folder:
@@ -87,7 +89,11 @@ def evaluate(job: JobConfig, *, force: bool = False) -> StageResult:
     return StageResult(folder=job.report_dir, is_reused=False, summary=_summarise(metrics))
 
 
-def _check_pair(checkpoint: dict[str, Any], shards: Shards) -> None:
+def _check_pair(folder: Path, checkpoint: dict[str, Any], shards: Shards) -> None:
+    if "best_metric" not in checkpoint:
+        raise FolderError(
+            "the manifest lacks best_metric", place=str(folder), remedy="Run `textlane train`."
+        )
     if checkpoint["shards_fingerprint"] != shards.fingerprint:
         # Other shards split the rows otherwise: test rows may have been trained on.
         raise FolderError(
@@ -98,10 +104,10 @@ def _check_pair(checkpoint: dict[str, Any], shards: Shards) -> None:
         )
 
 
-def _final_sha256(checkpoint: dict[str, Any]) -> str | None:
-    # None for an unfinished training, which load_trained() refuses.
-    final = [entry for entry in checkpoint["checkpoints"] if entry["kind"] == FINAL]
-    return str(final[-1]["sha256"]) if final else None
+def _name_weights(checkpoint: dict[str, Any]) -> dict[str, Any] | None:
+    # None for an unfinished training, which load_trained() refuses. The page says step and kind.
+    entry = chosen_entry(checkpoint)
+    return {**entry, "best_metric": checkpoint["best_metric"]} if entry else None
 
 
 def _is_intact(folder: Path) -> bool:
@@ -120,14 +126,17 @@ def _measure(job: JobConfig, shards: Shards, trained: TrainedModel) -> dict[str,
         )
     logits = _predict(job, trained, shards)
     is_token_task = job.task is Task.TOKEN
-    scored, quality = _judge(job, shards, split, logits)
+    scored, baseline = _judge(job, shards, split, logits)
+    tags = tags_of_rows(split, logits, shards.labels) if is_token_task else None
     return {
         "task": shards.task,
         "split": _SPLIT,
         "rows": len(split),
-        **quality,
-        "per_bucket": measure_buckets(scored, split.lengths, shards.bucket_edges),
-        "entity_f1": measure_entities(split, logits, shards.labels) if is_token_task else None,
+        **measure_quality(scored, shards.labels),
+        "confusion": scored.confusion.tolist() if isinstance(scored, Scored) else None,
+        "baseline": baseline,
+        "per_bucket": measure_buckets(scored, split.lengths, shards.bucket_edges, tags=tags),
+        "entity_f1": measure_entities(tags) if tags else None,
         "mistakes": find_mistakes(
             split,
             scored,
@@ -135,23 +144,40 @@ def _measure(job: JobConfig, shards: Shards, trained: TrainedModel) -> dict[str,
             encoder=trained.encoder,
             is_token_task=is_token_task,
         ),
-        "checkpoint": {"file": trained.checkpoint_file.name, "sha256": trained.checkpoint_sha256},
     }
 
 
 def _judge(
     job: JobConfig, shards: Shards, split: ShardSplit, logits: list[FloatArray]
-) -> tuple[Judged, dict[str, Any]]:
+) -> tuple[Judged, dict[str, Any] | None]:
+    """Return the answers and how the baseline's differ, None without one."""
+    num_labels = len(shards.labels)
     if job.task is Task.MULTI_LABEL:
-        sets = score_sets(split, logits, num_labels=len(shards.labels))
-        return sets, {**measure_sets(sets, shards.labels), "baseline": None}
+        return score_sets(split, logits, num_labels=num_labels), None
     scored = score_positions(split, logits)
-    baseline = None
-    if job.evaluate.baseline:
-        baseline = compare_with_baseline(
-            scored, predict_baseline(shards), name=BASELINE_NAME, num_labels=len(shards.labels)
-        )
-    return scored, {**measure_quality(scored, shards.labels), "baseline": baseline}
+    if not job.evaluate.baseline:
+        return scored, None
+    predicted = predict_baseline(shards)
+    return scored, compare_with_baseline(
+        scored, predicted, name=BASELINE_NAME, num_labels=num_labels
+    )
+
+
+def _describe_weights(trained: TrainedModel, log: TrainingLog) -> Row:
+    """Return which of the training's weights were measured, and how good validation found them."""
+    name = trained.checkpoint_file.name
+    entry = next(each for each in trained.manifest["checkpoints"] if each["file"] == name)
+    found = [row for row in log.validations if row["step"] == entry["step"]]
+    return {
+        "file": name,
+        "sha256": trained.checkpoint_sha256,
+        "step": entry["step"],
+        "total_steps": trained.manifest["total_steps"],
+        "kind": entry["kind"],
+        "is_best": entry.get("is_best", False),
+        "best_metric": trained.manifest["best_metric"],
+        "validation": {figure: found[0][figure] for figure in FIGURES} if found else None,
+    }
 
 
 def _predict(job: JobConfig, trained: TrainedModel, shards: Shards) -> list[FloatArray]:
@@ -185,7 +211,7 @@ def _versions() -> dict[str, str]:
 def _summarise(metrics: dict[str, Any]) -> str:
     measure = accuracy_name(metrics["task"])
     text = f"{measure} {metrics['accuracy']:.1%} on {metrics['rows']:,} test rows"
-    if metrics["confusion"] is None:
+    if metrics["micro_f1"] is not None:
         text += f", micro F1 {metrics['micro_f1']:.1%}"
     if metrics["entity_f1"] is not None:
         text += f", entity F1 {metrics['entity_f1']['f1']:.1%}"

@@ -1,8 +1,7 @@
-"""Multi-label texts beside their true labels, and the figures that follow."""
+"""Multi-label texts beside their true labels."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +10,7 @@ from pipeline.contract.batching import IntArray
 from pipeline.contract.label_sets import BoolArray, given_labels
 from pipeline.contract.shards import ShardSplit
 from pipeline.multi_label_quality import exact_matches, join_rows, pool_labels, score_labels
-from pipeline.quality import FloatArray, labels_of, mean_f1, wilson_interval
+from pipeline.quality import ClassScore, FloatArray, labels_of, mean_f1
 
 _NO_LABEL = "(no label)"
 
@@ -55,6 +54,33 @@ class ScoredSets:
         wrong = np.where(self.true == self.given, 0.0, of_decisions)
         return np.asarray(wrong.max(axis=1), dtype=np.float64)
 
+    @property
+    def per_class(self) -> list[ClassScore]:
+        """Precision, recall and F1 of every label."""
+        return score_labels(self.true, self.given)
+
+    @property
+    def macro_f1(self) -> float:
+        """Mean F1 of the labels that are true or given anywhere."""
+        return mean_f1(self.per_class)
+
+    @property
+    def micro_f1(self) -> float:
+        """F1 of the decisions on all labels together."""
+        return pool_labels(self.true, self.given).f1
+
+    def answers(self) -> tuple[NDArray[np.float64], BoolArray]:
+        """Return score and rightness of every label given, ``[answers]``.
+
+        The many labels that are easily left out would hide how sure the others are.
+        """
+        given = self.given
+        return self.scores[given], self.true[given]
+
+    def select(self, is_inside: BoolArray) -> "ScoredSets":
+        """Return the rows that are marked in ``[rows]``."""
+        return ScoredSets(true=self.true[is_inside], scores=self.scores[is_inside])
+
     def name_true(self, place: int, labels: Sequence[str]) -> str:
         """Return a row's labels, joined by commas."""
         return _join(self.true[place], labels)
@@ -72,29 +98,6 @@ def score_sets(split: ShardSplit, logits: Sequence[FloatArray], *, num_labels: i
     """
     scores, true = join_rows(logits, labels_of(split), num_labels)
     return ScoredSets(true=true, scores=scores)
-
-
-def measure_sets(scored: ScoredSets, labels: Sequence[str]) -> dict[str, Any]:
-    """Return the fields of :func:`pipeline.evaluate.measure.measure_quality` and ``micro_f1``.
-
-    ``accuracy`` is exact match. There is no confusion matrix (a missing label has no wrong
-    one to stand against) and no calibration error (it would be that of the many labels that
-    are easily left out): both are None.
-    """
-    classes = score_labels(scored.true, scored.given)
-    hits, count = int(scored.is_right.sum()), len(scored.true)
-    return {
-        "scored": count,
-        "accuracy": hits / count,
-        "accuracy_95": list(wilson_interval(hits, count)),
-        "micro_f1": pool_labels(scored.true, scored.given).f1,
-        "macro_f1": mean_f1(classes),
-        "calibration_error": None,
-        "per_class": [
-            {"label": name, **asdict(score)} for name, score in zip(labels, classes, strict=True)
-        ],
-        "confusion": None,
-    }
 
 
 def _join(flags: BoolArray, labels: Sequence[str]) -> str:

@@ -12,7 +12,6 @@ from pipeline.quality import (
     confusion_matrix,
     entities_of,
     entity_f1,
-    expected_calibration_error,
     is_bio,
     join_labelled,
     macro_f1,
@@ -152,17 +151,6 @@ def test_softmax_of_large_logits_does_not_overflow():
     values = softmax(np.array([[1000.0, 1000.0], [-1000.0, 0.0]]))
 
     assert values.tolist() == [[0.5, 0.5], [0.0, 1.0]]
-
-
-def test_expected_calibration_error_worked_by_hand():
-    probabilities = np.array([[0.9, 0.1], [0.9, 0.1], [0.4, 0.6]])
-
-    # Bin of 0.9: two rows, accuracy 1/2, gap 0.4; bin of 0.6: one row, right, gap 0.4.
-    assert expected_calibration_error(probabilities, np.array([0, 1, 1])) == pytest.approx(0.4)
-
-
-def test_sure_and_right_is_perfectly_calibrated():
-    assert expected_calibration_error(np.array([[1.0, 0.0]]), np.array([0])) == 0.0
 
 
 def test_wilson_interval_known_value_and_ends():

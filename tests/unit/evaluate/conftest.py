@@ -1,12 +1,12 @@
 """A finished job in small: shards of nonsense words and a random model that was never trained."""
 
-import json
 from dataclasses import asdict
 
 import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from log_samples import step_row, write_lines
 from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 from tokenizers.pre_tokenizers import WhitespaceSplit
@@ -16,6 +16,7 @@ from pipeline.config import JobConfig
 from pipeline.contract.folder import hash_files, sha256_file, write_manifest
 from pipeline.contract.shards import SHARD_SCHEMA, write_shard
 from pipeline.contract.tokenization import TextEncoder, TextSettings, align_labels
+from pipeline.evaluate.run import evaluate
 from pipeline.model.architecture import Architecture
 from pipeline.model.checkpoint_manifest import CHECKPOINT_SCHEMA_VERSION
 from pipeline.model.classifier import TextClassifier
@@ -115,12 +116,8 @@ def write_checkpoint(folder, task, encoder, takes_pairs=False):
     torch.manual_seed(0)
     torch.save({"model": TextClassifier(architecture).state_dict()}, folder / CHECKPOINT)
     encoder.save(folder)
-    steps = [
-        {"step": step, "loss": 0.9 / step, "lr": 1e-4, "tokens": 300, "seconds": 0.5}
-        for step in (1, 2)
-    ]
-    (folder / "history.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
-    entry = {"file": CHECKPOINT, "step": 2, "loss": 0.5, "kind": "final"}
+    write_lines(folder / "history.jsonl", [step_row(1), step_row(2)])
+    entry = {"file": CHECKPOINT, "step": 2, "loss": 0.5, "kind": "final", "is_best": False}
     manifest = {
         "schema_version": CHECKPOINT_SCHEMA_VERSION,
         "fingerprint": "checkpoint-1",
@@ -133,6 +130,8 @@ def write_checkpoint(folder, task, encoder, takes_pairs=False):
         "architecture": asdict(architecture),
         "shards_fingerprint": "shards-1",
         "total_steps": 2,
+        "final_weights": "last",
+        "best_metric": "macro_f1",
         "latest": CHECKPOINT,
         "checkpoints": [{**entry, "sha256": sha256_file(folder / CHECKPOINT)}],
         "versions": {"torch": "1"},
@@ -140,21 +139,39 @@ def write_checkpoint(folder, task, encoder, takes_pairs=False):
     write_manifest(folder, manifest)
 
 
+def prepare_job(folder, task, *, baseline=False, takes_pairs=False):
+    job = JobConfig.model_validate(
+        {
+            "name": "tiny",
+            "task": task,
+            "output_dir": str(folder),
+            "data": {"files": ["none.csv"]},
+            "evaluate": {"baseline": baseline, "batch_rows": 5},
+        }
+    )
+    encoder = build_encoder()
+    write_shards(job.shards_dir, task, encoder, takes_pairs)
+    write_checkpoint(job.checkpoint_dir, task, encoder, takes_pairs)
+    return job
+
+
 @pytest.fixture
 def make_job(tmp_path):
     def make(task="sequence_classification", *, baseline=False, takes_pairs=False):
-        job = JobConfig.model_validate(
-            {
-                "name": "tiny",
-                "task": task,
-                "output_dir": str(tmp_path / "out"),
-                "data": {"files": ["none.csv"]},
-                "evaluate": {"baseline": baseline, "batch_rows": 5},
-            }
-        )
-        encoder = build_encoder()
-        write_shards(job.shards_dir, task, encoder, takes_pairs)
-        write_checkpoint(job.checkpoint_dir, task, encoder, takes_pairs)
-        return job
+        return prepare_job(tmp_path / "out", task, baseline=baseline, takes_pairs=takes_pairs)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory):
+    """Jobs with a report, to be read only: drawing one takes a second."""
+    results = {}
+
+    def get(task="sequence_classification"):
+        if task not in results:
+            job = prepare_job(tmp_path_factory.mktemp("report") / "out", task)
+            results[task] = (job, evaluate(job))
+        return results[task]
+
+    return get

@@ -1,11 +1,13 @@
 import json
+import shutil
 import sys
 from html.parser import HTMLParser
 
 import pytest
+from log_samples import validation_row, write_lines
 
 from pipeline.contract.errors import AlteredFileError, ConfigError, FolderError
-from pipeline.contract.folder import read_manifest, write_manifest
+from pipeline.contract.folder import read_manifest, sha256_file, write_manifest
 from pipeline.evaluate.run import evaluate
 
 NAMES = ["manifest.json", "metrics.json", "report.html"]
@@ -39,10 +41,8 @@ def change_checkpoint(job, **changes):
     write_manifest(job.checkpoint_dir, {**read_manifest(job.checkpoint_dir), **changes})
 
 
-def test_a_sequence_job_gets_figures_that_agree_with_each_other(make_job):
-    job = make_job()
-
-    result = evaluate(job)
+def test_a_sequence_job_gets_figures_that_agree_with_each_other(finished):
+    job, result = finished()
 
     assert not result.is_reused
     assert sorted(path.name for path in result.folder.iterdir()) == NAMES
@@ -58,20 +58,21 @@ def test_a_sequence_job_gets_figures_that_agree_with_each_other(make_job):
     assert sum(bucket["rows"] for bucket in metrics["per_bucket"]) == 16
     hits = sum(bucket["accuracy"] * bucket["scored"] for bucket in metrics["per_bucket"])
     assert hits == pytest.approx(metrics["accuracy"] * 16)
-    assert metrics["entity_f1"] is metrics["baseline"] is None
+    assert metrics["entity_f1"] is metrics["baseline"] is metrics["micro_f1"] is None
+    assert sum(each["count"] for each in metrics["calibration"]) == 16
     assert len(metrics["mistakes"]) == min(10, 16 - round(hits))
     confidences = [mistake["confidence"] for mistake in metrics["mistakes"]]
     assert confidences == sorted(confidences, reverse=True)
 
 
-def test_a_token_job_counts_words_and_entities(make_job):
-    job = make_job("token_classification")
-
-    result = evaluate(job)
+def test_a_token_job_counts_words_and_entities(finished):
+    job, result = finished("token_classification")
 
     metrics = read_metrics(job)
     assert metrics["scored"] > metrics["rows"] == 16
     assert set(metrics["entity_f1"]["by_type"]) == {"LOC", "PER"}
+    in_buckets = [bucket["entity_f1"]["support"] for bucket in metrics["per_bucket"]]
+    assert sum(in_buckets) == metrics["entity_f1"]["support"]
     assert "entity F1" in result.summary
     mistake = metrics["mistakes"][0]
     assert mistake["word"] in mistake["text"].split(" ")
@@ -81,14 +82,14 @@ def test_a_token_job_counts_words_and_entities(make_job):
     )
 
 
-def test_a_multi_label_job_is_measured_by_whole_sets_and_by_label(make_job):
-    job = make_job("multi_label_classification")
-
-    result = evaluate(job)
+def test_a_multi_label_job_is_measured_by_whole_sets_and_by_label(finished):
+    job, result = finished("multi_label_classification")
 
     metrics = read_metrics(job)
     assert metrics["scored"] == metrics["rows"] == 16
-    assert metrics["confusion"] is metrics["calibration_error"] is metrics["baseline"] is None
+    assert metrics["confusion"] is metrics["baseline"] is None
+    given = sum(row["predicted"] for row in metrics["per_class"])
+    assert sum(each["count"] for each in metrics["calibration"]) == given
     hits = sum(bucket["accuracy"] * bucket["scored"] for bucket in metrics["per_bucket"])
     assert hits == pytest.approx(metrics["accuracy"] * 16)
     assert [row["label"] for row in metrics["per_class"]] == ["<b>no</b> & $x_", "yes", "maybe"]
@@ -97,9 +98,8 @@ def test_a_multi_label_job_is_measured_by_whole_sets_and_by_label(make_job):
     assert all(mistake["true"] != mistake["predicted"] for mistake in metrics["mistakes"])
 
 
-def test_the_page_of_a_multi_label_job_says_what_an_exact_match_is(make_job):
-    job = make_job("multi_label_classification")
-    evaluate(job)
+def test_the_page_of_a_multi_label_job_says_what_an_exact_match_is(finished):
+    job, _ = finished("multi_label_classification")
 
     page = Page((job.report_dir / "report.html").read_text(encoding="utf-8"))
 
@@ -109,7 +109,7 @@ def test_the_page_of_a_multi_label_job_says_what_an_exact_match_is(make_job):
     assert {"chart-labels", "chart-buckets"} <= set(page.ids)
     assert "chart-confusion" not in page.ids
     assert "Exact match by text length" in text
-    assert "Calibration error" not in text
+    assert "labels given" in text
 
 
 def test_a_job_of_pairs_shows_both_texts_of_a_mistake(make_job):
@@ -128,9 +128,8 @@ def test_a_job_of_pairs_shows_both_texts_of_a_mistake(make_job):
 @pytest.mark.parametrize(
     "task", ["sequence_classification", "token_classification", "multi_label_classification"]
 )
-def test_the_page_escapes_texts_and_labels_and_loads_nothing(make_job, task):
-    job = make_job(task)
-    evaluate(job)
+def test_the_page_escapes_texts_and_labels_and_loads_nothing(finished, task):
+    job, _ = finished(task)
 
     page = Page((job.report_dir / "report.html").read_text(encoding="utf-8"))
 
@@ -141,6 +140,36 @@ def test_the_page_escapes_texts_and_labels_and_loads_nothing(make_job, task):
     assert "<script>alert('x')</script>" in text
     if task != "token_classification":
         assert "<b>no</b> & $x_" in text
+
+
+def test_the_page_shows_the_course_of_the_training_and_what_happened(make_job):
+    job = make_job()
+    write_lines(job.checkpoint_dir / "validation.jsonl", [validation_row(2)])
+    event = {"step": 2, "kind": "out_of_memory", "message": "8 rows & <b>more</b>", "time_s": 60.0}
+    write_lines(job.checkpoint_dir / "events.jsonl", [event])
+
+    evaluate(job)
+
+    page = Page((job.report_dir / "report.html").read_text(encoding="utf-8"))
+    text = " ".join(page.texts)
+    charts = ("loss", "validation", "optimisation", "throughput", "memory")
+    assert {f"chart-{name}" for name in charts} <= set(page.ids)
+    assert "What happened" in text
+    assert "1970-01-01 00:01:00 out of memory 8 rows & <b>more</b>" in " ".join(text.split())
+    assert (
+        "the last weights, after step 2 of 2. On the validation rows they gave loss 0.600" in text
+    )
+    assert read_metrics(job)["checkpoint"]["validation"]["accuracy"] == 0.75
+
+
+def test_a_training_without_events_and_measurements_leaves_them_out(finished):
+    job, _ = finished()
+
+    page = Page((job.report_dir / "report.html").read_text(encoding="utf-8"))
+
+    assert "What happened" not in " ".join(page.texts)
+    assert "chart-validation" not in page.ids
+    assert read_metrics(job)["checkpoint"]["validation"] is None
 
 
 def test_equal_inputs_give_equal_bytes(make_job):
@@ -165,6 +194,28 @@ def test_a_finished_report_is_reused_until_an_input_changes(make_job):
     assert not other.is_reused
 
 
+def test_the_best_weights_are_measured_anew_when_they_are_chosen(make_job):
+    job = make_job()
+    evaluate(job)
+    folder = job.checkpoint_dir
+    best = folder / "step_1_loss_0.9000.pt"
+    shutil.copyfile(folder / "step_2_loss_0.5000.pt", best)
+    entry = {"file": best.name, "step": 1, "loss": 0.9, "kind": "rolling", "is_best": True}
+    entries = [{**entry, "sha256": sha256_file(best)}, *read_manifest(folder)["checkpoints"]]
+    change_checkpoint(job, checkpoints=entries)
+
+    with_last = evaluate(job)
+    change_checkpoint(job, final_weights="best")
+    with_best = evaluate(job)
+
+    # The bytes are the same, so the hash alone would not tell.
+    assert with_last.is_reused
+    assert not with_best.is_reused
+    assert read_metrics(job)["checkpoint"]["file"] == best.name
+    page = (job.report_dir / "report.html").read_text(encoding="utf-8")
+    assert "the best weights by validation macro F1, after step 1 of 2." in page
+
+
 def test_a_damaged_report_is_written_again(make_job):
     job = make_job()
     evaluate(job)
@@ -179,6 +230,16 @@ def test_a_checkpoint_of_other_shards_is_refused(make_job):
     change_checkpoint(job, shards_fingerprint="shards-0")
 
     with pytest.raises(FolderError, match=r"trained on other shards .*Run `textlane train`"):
+        evaluate(job)
+
+
+def test_a_manifest_that_does_not_say_what_is_best_is_refused(make_job):
+    job = make_job()
+    manifest = read_manifest(job.checkpoint_dir)
+    del manifest["best_metric"]
+    write_manifest(job.checkpoint_dir, manifest)
+
+    with pytest.raises(FolderError, match=r"lacks best_metric.*Run `textlane train`"):
         evaluate(job)
 
 
