@@ -47,6 +47,7 @@ STATUS_BY_ERROR: dict[type[TextlaneError], int] = {
     errors.SchemaVersionError: 500,
     errors.WeightsError: 500,
     errors.TrainingError: 500,
+    errors.NotFiniteError: 500,
     errors.ExportError: 500,
     errors.CommandError: 500,
     errors.RequestError: 400,

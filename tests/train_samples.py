@@ -8,16 +8,21 @@ import numpy as np
 import pyarrow as pa
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from torch import nn
 
 from pipeline.config import JobConfig, Task
 from pipeline.contract.batching import pad_rows
 from pipeline.contract.folder import hash_files, write_manifest
 from pipeline.contract.shards import SHARD_SCHEMA, SHARDS_SCHEMA_VERSION, load_shards, write_shard
 from pipeline.contract.tokenization import IGNORED_LABEL, TextEncoder, TextSettings
+from pipeline.model.architecture import Architecture
+from pipeline.model.weights import build_new_model
 from pipeline.train.group import SingleGroup
-from pipeline.train.loop import TrainingRun, run_training
+from pipeline.train.loop import run_training
 from pipeline.train.micro_batches import MicroBatch
-from pipeline.train.run import open_run, plan_run
+from pipeline.train.resume_rules import open_run
+from pipeline.train.run import plan_run
+from pipeline.train.training_run import TrainingRun
 
 NUM_LABELS = 3
 MAX_SEQ_LEN = 12
@@ -91,6 +96,26 @@ def prepare_run(job: JobConfig, *, rows: int = 18) -> TrainingRun:
 
 def run_alone(run: TrainingRun) -> int:
     return run_training(run, group=SingleGroup(), device=torch.device("cpu"), num_threads=1)
+
+
+def build_tiny_model(task: Task = Task.SEQUENCE, *, dropout: float = 0.0) -> nn.Module:
+    """Return two layers of 12 channels for rows of at most 16 tokens."""
+    architecture = Architecture(
+        vocab_size=60,
+        hidden_size=12,
+        num_layers=2,
+        num_heads=2,
+        intermediate_size=24,
+        max_position_embeddings=16,
+        type_vocab_size=2,
+        layer_norm_eps=1e-12,
+        dropout=dropout,
+        pooling="mean",
+        num_labels=NUM_LABELS,
+        task=task.value,
+        pad_token_id=0,
+    )
+    return build_new_model(architecture, seed=1, pretrained=None)[0]
 
 
 def build_micro_batch(lengths: list[int], task: Task = Task.SEQUENCE) -> MicroBatch:

@@ -10,6 +10,7 @@ TextlaneError
 │   └── SchemaVersionError the folder was written by a newer (or unknown) schema
 ├── WeightsError           pretrained tensors are missing, extra or misshapen
 ├── TrainingError          training cannot start or go on
+│   └── NotFiniteError     a loss or gradient is NaN or infinite
 ├── ExportError            an exported graph failed one of its checks
 ├── CommandError           a command of ours that was started as a process failed
 ├── RequestError           a request cannot be answered as sent
@@ -119,6 +120,10 @@ class WeightsError(TextlaneError, ValueError):
 
 class TrainingError(TextlaneError, RuntimeError):
     """Training cannot start or go on."""
+
+
+class NotFiniteError(TrainingError):
+    """A loss or gradient is NaN or infinite."""
 
 
 class ExportError(TextlaneError, RuntimeError):

@@ -12,13 +12,13 @@ from pipeline.contract.errors import AlteredFileError, FolderError
 from pipeline.contract.folder import verify_files
 from pipeline.contract.tokenization import TextEncoder, TextSettings, load_text_encoder
 from pipeline.model.architecture import Architecture
-from pipeline.model.checkpoint_manifest import FINAL, read_checkpoint_manifest
+from pipeline.model.checkpoint_manifest import chosen_entry, read_checkpoint_manifest
 from pipeline.model.classifier import TextClassifier
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedModel:
-    """The final checkpoint of a finished training."""
+    """The chosen checkpoint of a finished training: its last, or its best."""
 
     model: nn.Module
     """In eval mode, on the CPU; ``forward(input_ids, attention_mask) -> float32 logits``."""
@@ -38,24 +38,26 @@ class TrainedModel:
 
 
 def load_trained(checkpoint_dir: Path) -> TrainedModel:
-    """Return the final model of a checkpoint folder, its bytes checked.
+    """Return the chosen model of a checkpoint folder, its bytes checked.
 
     Raises:
         MissingFileError: the folder, its manifest or a file is not there.
         AlteredFileError: the checkpoint or the tokenizer is not what training wrote.
         SchemaVersionError: another version wrote the folder.
-        FolderError: the training is not finished, or the file holds another model.
+        FolderError: the training is not finished, holds no best checkpoint where that is asked
+            for, or the file holds another model.
     """
     manifest = read_checkpoint_manifest(checkpoint_dir)
-    final = [entry for entry in manifest["checkpoints"] if entry["kind"] == FINAL]
-    if not manifest["is_finished"] or not final:
+    chosen = chosen_entry(manifest)
+    if chosen is None:
+        is_finished = manifest["is_finished"]
         raise FolderError(
-            "the training is not finished",
+            "no checkpoint is the best" if is_finished else "the training is not finished",
             place=str(checkpoint_dir),
             remedy="Run `textlane train`; it goes on from the last checkpoint.",
         )
-    verify_files(checkpoint_dir, {final[-1]["file"]: final[-1]["sha256"]})
-    path = checkpoint_dir / str(final[-1]["file"])
+    verify_files(checkpoint_dir, {chosen["file"]: chosen["sha256"]})
+    path = checkpoint_dir / str(chosen["file"])
     architecture = Architecture(**manifest["architecture"])
     text_settings = TextSettings(**manifest["text_settings"])
     encoder = load_text_encoder(checkpoint_dir, text_settings)
@@ -75,7 +77,7 @@ def load_trained(checkpoint_dir: Path) -> TrainedModel:
         encoder=encoder,
         manifest=manifest,
         checkpoint_file=path,
-        checkpoint_sha256=str(final[-1]["sha256"]),
+        checkpoint_sha256=str(chosen["sha256"]),
         fingerprint=str(manifest["fingerprint"]),
     )
 

@@ -1,13 +1,17 @@
 """The workers of one training as the step sees them: sums over all ranks."""
 
-from typing import Protocol
+import random
+from typing import Protocol, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, distributed
 
+Value = TypeVar("Value")
+
 
 class Group(Protocol):
-    """Rank, size and the two collective calls that training needs."""
+    """Rank, size and the collective calls that training needs."""
 
     rank: int
     world_size: int
@@ -17,6 +21,9 @@ class Group(Protocol):
 
     def gather(self, values: list[int]) -> list[int]:
         """Return every rank's values, rank after rank."""
+
+    def gather_objects(self, value: Value) -> list[Value]:
+        """Return every rank's value, by rank; it must be picklable."""
 
 
 class SingleGroup:
@@ -31,6 +38,10 @@ class SingleGroup:
     def gather(self, values: list[int]) -> list[int]:
         """Return the values."""
         return values
+
+    def gather_objects(self, value: Value) -> list[Value]:
+        """Return the one value."""
+        return [value]
 
 
 class DistributedGroup:
@@ -47,17 +58,25 @@ class DistributedGroup:
 
     def gather(self, values: list[int]) -> list[int]:
         """Return every rank's values, rank after rank."""
-        found: list[list[int] | None] = [None] * self.world_size
-        distributed.all_gather_object(found, values)
-        return [value for part in found if part for value in part]
+        return [value for part in self.gather_objects(values) for value in part]
+
+    def gather_objects(self, value: Value) -> list[Value]:
+        """Return every rank's value, by rank; it must be picklable."""
+        found = [value] * self.world_size
+        distributed.all_gather_object(found, value)
+        return found
 
 
 def seed_step(seed: int, *, step: int, rank: int) -> None:
-    """Set torch's generators to a state that only these three numbers decide.
+    """Set Python's, numpy's and torch's generators to what these three numbers alone decide.
 
-    Dropout then draws the same on a resumed run, without any state to restore.
+    Dropout, and whatever else a model draws, is then the same on a resumed run. Torch seeds
+    its CUDA generators along with the one of the CPU.
     """
-    torch.manual_seed(mix_seed(seed, step=step, rank=rank))
+    mixed = mix_seed(seed, step=step, rank=rank)
+    random.seed(mixed)
+    np.random.seed([mixed & 0xFFFFFFFF, mixed >> 32])
+    torch.manual_seed(mixed)
 
 
 def mix_seed(seed: int, *, step: int, rank: int) -> int:

@@ -1,13 +1,14 @@
-"""Lines of JSON beside the checkpoints: every step, every validation, and what happened."""
+"""Lines of JSON beside the checkpoints: every step and every validation."""
 
 import json
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-
-from pipeline.contract.folder import write_text_atomically
+from typing import Any, TextIO
 
 HISTORY_NAME = "history.jsonl"
+VALIDATION_NAME = "validation.jsonl"
 _TAIL_BYTES = 1 << 14
 
 
@@ -68,16 +69,20 @@ class HistoryWriter:
     """Appends records; every line is handed to the system at once."""
 
     def __init__(self, folder: Path, *, after_step: int) -> None:
-        """Open the history and drop what is later than ``after_step``."""
-        path = folder / HISTORY_NAME
-        kept = [record for record in read_history(folder) if record.step <= after_step]
-        write_text_atomically(path, "".join(map(_as_line, kept)))
-        self._file = path.open("a", encoding="utf-8")
+        """Open both files and drop what is later than ``after_step``."""
+        self._steps = _open_cut_back(folder / HISTORY_NAME, after_step)
+        self._validations = _open_cut_back(folder / VALIDATION_NAME, after_step)
 
-    def append(self, record: StepRecord) -> None:
-        """Write one line."""
-        self._file.write(_as_line(record))
-        self._file.flush()
+    def append(self, record: StepRecord | ValidationRecord) -> None:
+        """Write one line into the file of its kind."""
+        file = self._steps if isinstance(record, StepRecord) else self._validations
+        file.write(_as_line(record))
+        file.flush()
+
+    def close(self) -> None:
+        """Close both files."""
+        self._steps.close()
+        self._validations.close()
 
     def __enter__(self) -> "HistoryWriter":
         """Return the open history."""
@@ -89,21 +94,36 @@ class HistoryWriter:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close the file."""
-        self._file.close()
+        """Close both files."""
+        self.close()
+
+
+def sync_history(folder: Path) -> None:
+    """Flush both files to the disk, so that a power cut leaves the lines that are there now."""
+    for name in (HISTORY_NAME, VALIDATION_NAME):
+        try:
+            with (folder / name).open("rb") as file:
+                os.fsync(file.fileno())
+        except FileNotFoundError:
+            continue
 
 
 def read_history(folder: Path) -> list[StepRecord]:
     """Return all records of a checkpoint folder; none if there is no history yet."""
-    return _read(folder / HISTORY_NAME, max_bytes=None)
+    return [StepRecord(**values) for values in _read(folder / HISTORY_NAME, max_bytes=None)]
 
 
 def read_latest_records(folder: Path) -> list[StepRecord]:
     """Return the last few dozen records, without reading the whole file."""
-    return _read(folder / HISTORY_NAME, max_bytes=_TAIL_BYTES)
+    return [StepRecord(**values) for values in _read(folder / HISTORY_NAME, max_bytes=_TAIL_BYTES)]
 
 
-def _read(path: Path, *, max_bytes: int | None) -> list[StepRecord]:
+def read_validations(folder: Path) -> list[ValidationRecord]:
+    """Return all measurements of a checkpoint folder; none if there are none."""
+    return [ValidationRecord(**values) for values in _read(folder / VALIDATION_NAME)]
+
+
+def _read(path: Path, *, max_bytes: int | None = None) -> list[dict[str, Any]]:
     try:
         with path.open("rb") as file:
             start = max(file.seek(0, 2) - max_bytes, 0) if max_bytes else 0
@@ -113,8 +133,23 @@ def _read(path: Path, *, max_bytes: int | None) -> list[StepRecord]:
         return []
     # A line is whole only with its end; a kill, or the cut of the tail, leaves parts of one.
     lines = content[: content.rfind(b"\n") + 1].splitlines()
-    return [StepRecord(**json.loads(line)) for line in lines[1 if start else 0 :]]
+    return [json.loads(line) for line in lines[1 if start else 0 :]]
 
 
-def _as_line(record: StepRecord) -> str:
+def _open_cut_back(path: Path, after_step: int) -> TextIO:
+    # Only the lines that go are parsed, from the end: steps rise, and a killed run has no more
+    # lines after its checkpoint than it did steps since.
+    content = path.read_bytes() if path.exists() else b""
+    end = content.rfind(b"\n") + 1
+    while end:
+        start = content.rfind(b"\n", 0, end - 1) + 1
+        if json.loads(content[start:end])["step"] <= after_step:
+            break
+        end = start
+    if end < len(content):
+        os.truncate(path, end)
+    return path.open("a", encoding="utf-8")
+
+
+def _as_line(record: StepRecord | ValidationRecord) -> str:
     return json.dumps(asdict(record), allow_nan=False) + "\n"

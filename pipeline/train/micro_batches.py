@@ -82,6 +82,35 @@ def _from_arrays(
     )
 
 
+def split_micro_batches(micro_batches: Sequence[MicroBatch], limit: int) -> list[MicroBatch]:
+    """Return the same rows with at most ``limit`` in each batch, without needless padding.
+
+    Cut from the last (longest) row down, as the reader cuts. Example: 5 rows, limit 2 -> 1, 2, 2.
+    """
+    parts = []
+    for micro in micro_batches:
+        num_rows = len(micro.row_ids)
+        if num_rows <= limit:
+            parts.append(micro)
+            continue
+        starts = [0, *range(num_rows % limit or limit, num_rows + 1, limit)]
+        parts.extend(_take_rows(micro, slice(*pair)) for pair in pairwise(starts))
+    return parts
+
+
+def _take_rows(micro: MicroBatch, rows: slice) -> MicroBatch:
+    longest = int(micro.attention_mask[rows].sum(dim=1).max())
+    labels = micro.labels[rows]
+    # Token labels are padded as the ids are.
+    is_padded = labels.dim() == 2 and not labels.is_floating_point()
+    return MicroBatch(
+        input_ids=micro.input_ids[rows, :longest],
+        attention_mask=micro.attention_mask[rows, :longest],
+        labels=labels[:, :longest] if is_padded else labels,
+        row_ids=micro.row_ids[rows],
+    )
+
+
 class MicroBatchReader:
     """Reads, augments, slices and pads rows of one split, on the CPU."""
 

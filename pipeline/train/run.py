@@ -1,6 +1,5 @@
 """The train stage: shards to checkpoint folder."""
 
-import shutil
 from collections.abc import Callable
 from dataclasses import asdict
 from importlib.metadata import version
@@ -9,17 +8,11 @@ from typing import Any
 
 from rich.console import Console
 
-from pipeline.config import JobConfig, resolve_location
-from pipeline.contract.errors import ConfigError, FolderError
-from pipeline.contract.folder import (
-    atomic_folder,
-    fingerprint,
-    read_manifest,
-    sha256_file,
-    write_manifest,
-)
+from pipeline.config import JobConfig, Task, resolve_location
+from pipeline.contract.errors import ConfigError
+from pipeline.contract.folder import fingerprint, sha256_file
 from pipeline.contract.shards import Shards, load_shards
-from pipeline.contract.tokenization import TOKENIZER_NAME, TextEncoder, load_text_encoder
+from pipeline.contract.tokenization import TextEncoder, load_text_encoder
 from pipeline.data.augment import Augmentation
 from pipeline.data.plan import count_steps, plan_settings_of
 from pipeline.model.architecture import (
@@ -29,35 +22,44 @@ from pipeline.model.architecture import (
     read_hf_architecture,
 )
 from pipeline.model.checkpoint_manifest import (
+    BEST,
     CHECKPOINT_SCHEMA_VERSION,
     FINAL,
+    chosen_entry,
     read_checkpoint_manifest,
 )
 from pipeline.model.weights import WEIGHTS_NAME, build_new_model
-from pipeline.stage import StageResult, is_done
+from pipeline.quality import is_bio
+from pipeline.stage import StageResult
 from pipeline.train.checkpoint import find_latest_checkpoint
-from pipeline.train.loop import TrainingRun
 from pipeline.train.memory import build_memory_ledger, describe_memory
+from pipeline.train.resume_rules import is_finished, judge_folder, keep_choices, open_run
 from pipeline.train.schedule import describe_schedule
+from pipeline.train.training_run import TrainingRun
 
 Fit = Callable[[TrainingRun], None]
 
 _VERSIONS_OF = ("numpy", "ray", "tokenizers", "torch")
 _NOT_DECIDING = {
     "checkpoint_every_steps",
+    "final_weights",
     "keep_checkpoints",
     "loader_workers",
     "micro_batch",
     "permanent_every_steps",
+    "tensorboard",
 }
 """Training settings that do not change what is learned, so that a run goes on under new ones."""
+_DECIDING_THE_END = {"best_metric", "validate_every_steps"}
+"""Measuring changes nothing learned; with early stopping it decides which step is the last."""
 
 
 def train(job: JobConfig, *, force: bool = False, fit: Fit | None = None) -> StageResult:
     """Train the job's model on its shards and return the checkpoint folder.
 
     A finished training of the same inputs and settings is reused, an unfinished one goes on
-    from its last checkpoint; any other content of the folder is replaced.
+    from its last checkpoint. A finished one of others is replaced with a word, an unfinished one
+    of others is refused.
 
     Args:
         job: the job.
@@ -65,7 +67,8 @@ def train(job: JobConfig, *, force: bool = False, fit: Fit | None = None) -> Sta
         fit: runs the training; None runs it on Ray.
 
     Raises:
-        FolderError: the shards cannot be used, or the target is no checkpoint folder.
+        FolderError: the shards cannot be used, or the target is no checkpoint folder or holds
+            an unfinished training of other settings.
         WeightsError: the pretrained weights do not fit.
         ConfigError: a setting does not fit the shards or the pretrained model.
         TrainingError: training cannot start or go on.
@@ -73,13 +76,16 @@ def train(job: JobConfig, *, force: bool = False, fit: Fit | None = None) -> Sta
     shards = load_shards(job.shards_dir)
     run = plan_run(job, shards)
     print_ = Console(stderr=True, soft_wrap=True).print
-    mark = str(run.facts["fingerprint"])
-    if not force and is_done(run.checkpoint_dir, mark) and _final_file(run).is_file():
+    if not force and is_finished(run):
+        keep_choices(run)
         return _result(run, is_reused=True)
+    judge_folder(run, force=force)  # before the weights are loaded
     model, notes = build_new_model(run.architecture, seed=job.seed, pretrained=run.pretrained)
     num_parameters = sum(parameter.numel() for parameter in model.parameters())
     del model
-    open_run(run, shards, force=force)
+    notes += open_run(run, shards, force=force)
+    if not run.num_validation_rows and job.train.validate_every_steps != 0:
+        notes.append("the shards hold no validation rows, so nothing is measured while training")
     ledger = build_memory_ledger(num_parameters, precision=job.train.precision)
     notes.append(describe_schedule(job.train, total_steps=run.total_steps))
     notes.append(f"memory of each worker: {describe_memory(ledger)}")
@@ -101,16 +107,18 @@ def plan_run(job: JobConfig, shards: Shards) -> TrainingRun:
 
     Raises:
         ConfigError: the shards were made for another task or length of texts, hold no rows to
-            train on, or their tokenizer lacks the [MASK] that augmentation needs.
+            train on or to measure, or their tokenizer lacks the [MASK] that augmentation needs.
         WeightsError: config.json of the pretrained model does not fit.
     """
     _demand_fit(job, shards)
+    _demand_measurable(job, shards)
     pretrained = Path(resolve_location(job.model.pretrained)) if job.model.pretrained else None
     encoder = load_text_encoder(shards.folder, shards.text_settings)
     architecture = _build_architecture(job, shards, encoder=encoder, pretrained=pretrained)
     epoch_steps = count_steps(
         shards.split("train").lengths, epochs=job.train.epochs, settings=plan_settings_of(job)
     )
+    deciding = _deciding(job, shards, architecture, pretrained=pretrained)
     return TrainingRun(
         job=job,
         architecture=architecture,
@@ -118,13 +126,15 @@ def plan_run(job: JobConfig, shards: Shards) -> TrainingRun:
         checkpoint_dir=job.checkpoint_dir.resolve(),
         pretrained=pretrained.resolve() if pretrained else None,
         epoch_steps=epoch_steps,
+        num_validation_rows=_num_validation_rows(shards),
         augmentation=_build_augmentation(job, encoder),
         facts={
-            "fingerprint": _fingerprint(job, shards, architecture, pretrained=pretrained),
+            "fingerprint": fingerprint(deciding),
             "shards_fingerprint": shards.fingerprint,
             "total_steps": sum(epoch_steps),
             "versions": {name: version(name) for name in _VERSIONS_OF},
         },
+        deciding=deciding,
     )
 
 
@@ -208,76 +218,62 @@ def _build_architecture(
     return architecture
 
 
-def _fingerprint(
+def _deciding(
     job: JobConfig, shards: Shards, architecture: Architecture, *, pretrained: Path | None
-) -> str:
+) -> dict[str, Any]:
+    """Return all that decides what is learned, as JSON; its hash is the fingerprint."""
     names = (HF_CONFIG_NAME, WEIGHTS_NAME)
     files = [pretrained / name for name in names] if pretrained else []
-    return fingerprint(
-        {
-            "schema_version": CHECKPOINT_SCHEMA_VERSION,
-            "shards": shards.fingerprint,
-            "seed": job.seed,
-            "window_batches": job.buckets.window_batches,
-            "architecture": asdict(architecture),
-            "train": job.train.model_dump(mode="json", exclude=_NOT_DECIDING),
-            "pretrained": [sha256_file(file) for file in files if file.is_file()],
-        }
-    )
-
-
-def open_run(run: TrainingRun, shards: Shards, *, force: bool) -> None:
-    """Leave an unfinished folder of this run as it is; put an empty one in any other's place."""
-    folder = run.checkpoint_dir
-    if folder.exists() and any(folder.iterdir()):
-        try:
-            found = read_manifest(folder)
-        except FolderError:
-            found = {}
-        if "shards_fingerprint" not in found:
-            raise FolderError(
-                "the folder holds something else than checkpoints and is left alone",
-                place=str(folder),
-                remedy="Move it away or set another output_dir.",
-            )
-        if not force and found.get("fingerprint") == run.facts["fingerprint"]:
-            return
-    with atomic_folder(folder) as fresh:
-        shutil.copyfile(shards.folder / TOKENIZER_NAME, fresh / TOKENIZER_NAME)
-        write_manifest(fresh, _first_manifest(run, shards))
-
-
-def _first_manifest(run: TrainingRun, shards: Shards) -> dict[str, Any]:
+    stops_early = job.train.early_stopping_patience is not None
+    left_out = _NOT_DECIDING if stops_early else _NOT_DECIDING | _DECIDING_THE_END
     return {
         "schema_version": CHECKPOINT_SCHEMA_VERSION,
-        **run.facts,
-        "is_finished": False,
-        "task": shards.task,
-        "labels": shards.labels,
-        "text_settings": asdict(shards.text_settings),
-        "text_fingerprint": load_text_encoder(shards.folder, shards.text_settings).fingerprint,
-        "pad_token_id": run.architecture.pad_token_id,
-        "architecture": asdict(run.architecture),
-        "shards_dir": str(run.shards_dir),
-        "latest": None,
-        "checkpoints": [],
+        "shards": shards.fingerprint,
+        "seed": job.seed,
+        "buckets": {"window_batches": job.buckets.window_batches},
+        "architecture": asdict(architecture),
+        "train": job.train.model_dump(mode="json", exclude=left_out),
+        "pretrained": {file.name: sha256_file(file) for file in files if file.is_file()},
     }
 
 
+def _num_validation_rows(shards: Shards) -> int:
+    return int(shards.manifest["splits"]["validation"]["rows"])
+
+
+def _demand_measurable(job: JobConfig, shards: Shards) -> None:
+    train = job.train
+    needs_figures = train.early_stopping_patience is not None or train.final_weights == BEST
+    if needs_figures and not _num_validation_rows(shards):
+        raise ConfigError(
+            "early_stopping_patience and final_weights best need validation rows, the shards "
+            "hold none",
+            place=str(shards.folder),
+            remedy="Raise data.validation_share and run `textlane prepare`, or take both out.",
+        )
+    if train.best_metric == "entity_f1" and not (job.task is Task.TOKEN and is_bio(shards.labels)):
+        raise ConfigError(
+            "entity_f1 needs word labels that are BIO tags",
+            place="train.best_metric",
+            value=train.best_metric,
+            remedy="Set it to loss, accuracy or macro_f1.",
+        )
+
+
 def _result(run: TrainingRun, *, is_reused: bool) -> StageResult:
-    last = _final_entry(run)
+    manifest = read_checkpoint_manifest(run.checkpoint_dir)
+    last = next(entry for entry in manifest["checkpoints"] if entry["kind"] == FINAL)
+    chosen = chosen_entry(manifest)
+    steps = f"{last['step']} steps"
+    if last["step"] < run.total_steps:
+        steps += f" of {run.total_steps} (stopped early)"
+    taken = (
+        f", best after step {chosen['step']}"
+        if run.job.train.final_weights == BEST and chosen
+        else ""
+    )
     return StageResult(
         folder=run.job.checkpoint_dir,
         is_reused=is_reused,
-        summary=f"{last['step']} steps, last loss {last['loss']:.4f}",
+        summary=f"{steps}, last loss {last['loss']:.4f}{taken}",
     )
-
-
-def _final_entry(run: TrainingRun) -> dict[str, Any]:
-    manifest = read_checkpoint_manifest(run.checkpoint_dir)
-    found: dict[str, Any] = next(e for e in manifest["checkpoints"] if e["kind"] == FINAL)
-    return found
-
-
-def _final_file(run: TrainingRun) -> Path:
-    return run.checkpoint_dir / str(_final_entry(run)["file"])

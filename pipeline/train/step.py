@@ -18,10 +18,17 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from pipeline.config import TrainSettings
-from pipeline.contract.errors import TrainingError
+from pipeline.contract.errors import NotFiniteError
 from pipeline.contract.tokenization import IGNORED_LABEL
 from pipeline.train.group import Group
 from pipeline.train.micro_batches import MicroBatch
+from pipeline.train.out_of_memory import (
+    FailedPass,
+    describe_failure,
+    free_caches,
+    gather_shortages,
+    is_out_of_memory,
+)
 
 _AUTOCAST = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -66,6 +73,20 @@ class Optimisation:
             enabled=settings.precision == "fp16",
         )
 
+    def allocate_optimizer(self) -> None:
+        """Allocate what AdamW keeps, unless a checkpoint brought it; no weight changes."""
+        if self.optimizer.state:
+            return
+        rates = [group["lr"] for group in self.optimizer.param_groups]
+        self.set_lr(0.0)
+        # Without rate and gradients a step changes nothing but its own count.
+        self.gradients.zero_()
+        self.optimizer.step()
+        for kept in self.optimizer.state.values():
+            kept["step"].zero_()
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
+
     def set_lr(self, lr: float) -> None:
         """Set the learning rate of the next step."""
         for group in self.optimizer.param_groups:
@@ -90,25 +111,34 @@ def train_step(
 ) -> StepResult:
     """Run one step on this rank's part of a global batch (maybe none) and update the weights.
 
-    Every rank must call it; all get the same result and the same weights.
+    Every rank must call it; all get the same result and the same weights. The device is waited
+    for twice: for the figures, which tell whether all gradients are there, and for the norm.
+
+    Args:
+        state: what is trained.
+        micro_batches: best on the CPU; each is moved to the device for its own pass.
+        group: this worker's rank and its sums over all ranks.
 
     Raises:
-        TrainingError: the loss or a gradient is not finite; it names the rows. It is raised
-            on every rank, before the weights change.
+        OutOfMemory: a rank's passes did not fit into its memory. On every rank, before the
+            weights change; what the passes allocated is freed.
+        NotFiniteError: the loss or a gradient is not finite; it names the rows. On every rank,
+            before the weights change.
     """
-    weight = torch.tensor(float(sum(m.num_labelled for m in micro_batches)), device=state.device)
-    group.sum_(weight)
+    scale = state.scaler.scale(torch.ones((), device=state.device))
     state.gradients.zero_()
-    losses = [_accumulate(state, micro, weight=max(float(weight), 1.0)) for micro in micro_batches]
-    group.sum_(state.gradients)
-    figures = _sum_figures(state, micro_batches, losses=losses, group=group)
+    losses, failed = _accumulate_all(state, micro_batches, group=group)
+    figures = _sum_figures(state, micro_batches, losses=losses, failed=failed, group=group)
+    if figures[3]:
+        raise gather_shortages(failed, group)
     if not math.isfinite(figures[0]):
         raise _not_finite("the loss is not finite", micro_batches, losses=losses, group=group)
+    group.sum_(state.gradients)
     state.scaler.unscale_(state.optimizer)
-    norm = float(nn.utils.clip_grad_norm_(state.model.parameters(), state.max_grad_norm))
+    grads_norm = nn.utils.clip_grad_norm_(state.model.parameters(), state.max_grad_norm)
+    norm, scale_then = torch.stack([grads_norm, scale]).tolist()
     if not math.isfinite(norm) and not state.scaler.is_enabled():
         raise _not_finite("a gradient is not finite", micro_batches, losses=None, group=group)
-    scale = float(state.scaler.get_scale())
     state.scaler.step(state.optimizer)
     state.scaler.update()
     return StepResult(
@@ -116,7 +146,7 @@ def train_step(
         grad_norm=norm,
         tokens=int(figures[1]),
         padded_tokens=int(figures[2]),
-        loss_scale=scale,
+        loss_scale=scale_then,
         is_skipped=not math.isfinite(norm),
     )
 
@@ -138,7 +168,30 @@ def row_losses(logits: Tensor, labels: Tensor) -> Tensor:
     return losses.view(len(labels), -1).sum(dim=1)
 
 
-def _accumulate(state: Optimisation, micro: MicroBatch, *, weight: float) -> Tensor:
+def _accumulate_all(
+    state: Optimisation, micro_batches: Sequence[MicroBatch], *, group: Group
+) -> tuple[list[Tensor], FailedPass | None]:
+    """Add up the gradients of all passes, or of those before the one that did not fit."""
+    weight = torch.tensor(float(sum(m.num_labelled for m in micro_batches)), device=state.device)
+    group.sum_(weight)
+    weight.clamp_(min=1.0)
+    losses: list[Tensor] = []
+    failed = None
+    for micro in micro_batches:
+        try:
+            losses.append(_accumulate(state, micro.to(state.device), weight=weight))
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            failed = describe_failure(error, micro, rank=group.rank, device=state.device)
+        if failed:
+            # Only now, without the error, nothing holds the tensors of the failed pass.
+            free_caches(state.device)
+            break
+    return losses, failed
+
+
+def _accumulate(state: Optimisation, micro: MicroBatch, *, weight: Tensor) -> Tensor:
     is_mixed = state.autocast_dtype is not torch.float32
     with torch.autocast(state.device.type, dtype=state.autocast_dtype, enabled=is_mixed):
         logits = state.model(micro.input_ids, micro.attention_mask)
@@ -152,19 +205,24 @@ def _sum_figures(
     micro_batches: Sequence[MicroBatch],
     *,
     losses: Sequence[Tensor],
+    failed: FailedPass | None,
     group: Group,
 ) -> list[float]:
+    """Return loss, tokens, padded tokens and failed ranks, all summed over the ranks."""
     figures = torch.tensor(
         [
-            sum(float(loss.sum()) for loss in losses),
+            0.0,
             sum(micro.num_tokens for micro in micro_batches),
             sum(micro.num_padded_tokens for micro in micro_batches),
+            failed is not None,
         ],
         dtype=torch.float64,
         device=state.device,
     )
+    for loss in losses:
+        figures[0] += loss.sum()
     group.sum_(figures)
-    return [float(value) for value in figures]
+    return [float(value) for value in figures.tolist()]
 
 
 def _not_finite(
@@ -173,12 +231,12 @@ def _not_finite(
     *,
     losses: Sequence[Tensor] | None,
     group: Group,
-) -> TrainingError:
+) -> NotFiniteError:
     rows = [row_id for micro in micro_batches for row_id in micro.row_ids]
     if losses is not None:
         is_bad = [not math.isfinite(value) for loss in losses for value in loss.tolist()]
         rows = [row_id for row_id, bad in zip(rows, is_bad, strict=True) if bad]
-    return TrainingError(
+    return NotFiniteError(
         problem,
         place=f"rows {', '.join(map(str, group.gather(rows)))}",
         remedy="Lower train.base_lr, or look at these rows of the input.",

@@ -20,8 +20,9 @@ from pipeline.contract.errors import TrainingError
 from pipeline.ray_session import ray_session
 from pipeline.train.group import DistributedGroup, Group, SingleGroup
 from pipeline.train.history import StepRecord
-from pipeline.train.loop import TrainingRun, run_training
+from pipeline.train.loop import run_training
 from pipeline.train.progress import show_progress
+from pipeline.train.training_run import TrainingRun
 
 _RAY_TRAIN_DEFAULTS = {
     # Ray looks at its workers every 2 s by default: up to that long lost at start and end.

@@ -6,6 +6,7 @@ from train_samples import build_job, prepare_run, run_alone
 
 from pipeline.contract.folder import read_manifest, sha256_file, write_manifest
 from pipeline.train.checkpoint import (
+    CheckpointLabel,
     find_latest_checkpoint,
     load_checkpoint,
     save_checkpoint,
@@ -18,7 +19,8 @@ def folder(tmp_path):
 
 
 def save(folder, step, kind="rolling", *, keep=2, loss=0.123456):
-    return save_checkpoint(folder, {"step": step}, step=step, loss=loss, kind=kind, keep=keep)
+    label = CheckpointLabel(step=step, loss=loss, kind=kind)
+    return save_checkpoint(folder, {"step": step}, label, keep=keep)
 
 
 def names(folder):
@@ -32,7 +34,7 @@ def test_name_holds_step_and_loss_and_the_manifest_its_hash(folder):
     assert path.name == "step_500_loss_0.1235.pt"
     assert manifest["latest"] == path.name
     assert manifest["is_finished"] is False
-    entry = {"file": path.name, "step": 500, "loss": 0.123456, "kind": "rolling"}
+    entry = {"file": path.name, "step": 500, "loss": 0.123456, "kind": "rolling", "is_best": False}
     assert manifest["checkpoints"] == [entry | {"sha256": sha256_file(path)}]
 
 
@@ -80,9 +82,10 @@ def test_file_of_a_killed_save_is_not_taken_and_goes_with_the_next_save(folder):
 def test_failed_write_leaves_folder_and_manifest_as_they_were(folder):
     save(folder, 1)
     before = names(folder), read_manifest(folder)
+    label = CheckpointLabel(step=2, loss=0.1, kind="rolling")
 
     with pytest.raises(Exception, match="pickle"):
-        save_checkpoint(folder, {"x": lambda: 0}, step=2, loss=0.1, kind="rolling", keep=2)
+        save_checkpoint(folder, {"x": lambda: 0}, label, keep=2)
 
     assert (names(folder), read_manifest(folder)) == before
 
@@ -106,7 +109,10 @@ def test_checkpoint_of_a_run_holds_what_resuming_needs_and_loads_without_pickled
     assert state["shards_fingerprint"] == "shards-of-the-test"
     assert set(state["versions"]) == {"numpy", "ray", "tokenizers", "torch"}
     assert {"model", "optimizer", "scaler", "world_size", "num_threads"} <= set(state)
-    assert set(state["rng"]) == {"python", "numpy", "torch"}
+    assert (state["epoch"], state["steps_in_epoch"]) == (1, 5)
+    assert state["schedule"]["total_steps"] == 10
+    assert state["micro_batch"] == {"set": 4, "used": 4}
+    assert [set(rng) for rng in state["rng"]] == [{"python", "numpy", "torch", "cuda"}]
 
 
 def test_manifest_of_a_run_is_plain_json_without_private_values(tmp_path):

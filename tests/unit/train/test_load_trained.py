@@ -68,9 +68,9 @@ def test_changed_tokenizer_is_refused(run):
 
 
 def test_newer_schema_is_refused(run):
-    change_manifest(run.checkpoint_dir, schema_version=3)
+    change_manifest(run.checkpoint_dir, schema_version=4)
 
-    with pytest.raises(SchemaVersionError, match=r"schema 2 \(got 3\)"):
+    with pytest.raises(SchemaVersionError, match=r"schema 3 \(got 4\)"):
         load_trained(run.checkpoint_dir)
 
 

@@ -4,12 +4,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 from train_fakes import build_thread_groups
-from train_samples import NUM_LABELS, build_micro_batch
+from train_samples import build_micro_batch, build_tiny_model
 
 from pipeline.config import Task, TrainSettings
 from pipeline.contract.errors import TrainingError
-from pipeline.model.architecture import Architecture
-from pipeline.model.weights import build_new_model
 from pipeline.train.group import SingleGroup, seed_step
 from pipeline.train.micro_batches import MicroBatch
 from pipeline.train.step import Optimisation, decay_groups, row_losses, train_step
@@ -19,23 +17,7 @@ LENGTHS = [3, 4, 5, 9, 9, 6]
 
 
 def build_state(task=Task.SEQUENCE, **settings):
-    architecture = Architecture(
-        vocab_size=60,
-        hidden_size=12,
-        num_layers=2,
-        num_heads=2,
-        intermediate_size=24,
-        max_position_embeddings=16,
-        type_vocab_size=2,
-        layer_norm_eps=1e-12,
-        dropout=0.0,
-        pooling="mean",
-        num_labels=NUM_LABELS,
-        task=task.value,
-        pad_token_id=0,
-    )
-    model, _ = build_new_model(architecture, seed=1, pretrained=None)
-    state = Optimisation(model.train(), TrainSettings(**settings), device=CPU)
+    state = Optimisation(build_tiny_model(task).train(), TrainSettings(**settings), device=CPU)
     state.set_lr(1e-2)
     return state
 

@@ -14,7 +14,7 @@ from pipeline.contract.folder import read_manifest
 from pipeline.train.checkpoint import find_latest_checkpoint, load_checkpoint
 from pipeline.train.group import SingleGroup
 from pipeline.train.history import HISTORY_NAME, read_history
-from pipeline.train.loop import checkpoint_kind, run_training
+from pipeline.train.loop import run_training
 
 
 class StoppedError(Exception):
@@ -111,7 +111,8 @@ def test_run_whose_latest_checkpoint_is_truncated_goes_on_from_the_one_before(tm
     latest = broken.checkpoint_dir / read_manifest(broken.checkpoint_dir)["latest"]
     latest.write_bytes(latest.read_bytes()[:100])
 
-    assert run_alone(broken) == 3
+    # The end of the first epoch was the best so far, so it has a checkpoint as well.
+    assert run_alone(broken) == 5
 
     assert timeless(broken.checkpoint_dir) == timeless(unbroken.checkpoint_dir)
 
@@ -163,9 +164,12 @@ def test_two_ranks_repeat_the_losses_of_one_without_dropout(tmp_path):
 
 
 def test_kind_of_checkpoint_follows_from_the_step(tmp_path):
-    job = build_job(tmp_path, permanent_every_steps=6)
+    run = prepare_run(build_job(tmp_path, permanent_every_steps=6))
 
-    kinds = {step: checkpoint_kind(job, step=step, total_steps=10) for step in range(1, 11)}
+    kinds = {
+        step: run.checkpoint_kind(step, is_last=step == 10, is_best=step in (4, 6))
+        for step in range(1, 11)
+    }
 
     due = {step: kind for step, kind in kinds.items() if kind}
-    assert due == {3: "rolling", 6: "permanent", 9: "rolling", 10: "final"}
+    assert due == {3: "rolling", 4: "rolling", 6: "permanent", 9: "rolling", 10: "final"}

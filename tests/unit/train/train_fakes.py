@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import torch
+from torch import nn
 
 from pipeline.data.plan import StepBatch
 from pipeline.train.loader import open_loader
@@ -26,6 +27,9 @@ class ThreadGroup:
     def gather(self, values):
         return [value for part in self._exchange(values) for value in part]
 
+    def gather_objects(self, value):
+        return self._exchange(value)
+
     def _exchange(self, value):
         self._shared[self.rank] = value
         self._barrier.wait(timeout=30)
@@ -37,6 +41,30 @@ class ThreadGroup:
 def build_thread_groups(world_size):
     shared, barrier = {}, threading.Barrier(world_size)
     return [ThreadGroup(rank, shared, barrier) for rank in range(world_size)]
+
+
+class CrampedModel(nn.Module):
+    """A model in whose memory passes of ``capacity`` padded tokens at most find room."""
+
+    def __init__(self, model, *, capacity, fails_in="forward", kind=torch.OutOfMemoryError):
+        super().__init__()
+        self.model, self.capacity, self.shapes = model, capacity, []
+        self._fails_in, self._kind = fails_in, kind
+
+    def forward(self, input_ids, attention_mask):
+        self.shapes.append(tuple(input_ids.shape))
+        logits = self.model(input_ids, attention_mask)
+        if input_ids.numel() > self.capacity:
+            if self._fails_in == "forward":
+                self._run_out()
+            logits.register_hook(lambda _: self._run_out())
+        return logits
+
+    def _run_out(self):
+        if self._kind is None:
+            # What torch itself says of an allocation that cannot be.
+            torch.empty(1 << 45)
+        raise self._kind("CUDA out of memory. Tried to allocate 2.50 MiB. GPU 0 has")
 
 
 class RandomReader:
