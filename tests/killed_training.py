@@ -231,6 +231,8 @@ def _keep_order(log, done):
             rows.extend(zlib.crc32(row[keep == 1].tobytes()) for row, keep in pairs)
 
     def see_update(optimizer, arguments, keywords):
+        if not done.forwards:  # The optimiser was only made to allocate what it keeps.
+            return
         done.step, done.forwards = done.step + 1, 0
         file.write(json.dumps([done.step, rows]) + "\n")
         file.flush()
