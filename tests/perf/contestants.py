@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import transformers
-from review_rows import PRETRAINED, Rows, write_rows
+from bench_rows import PRETRAINED, Rows, write_rows
 from torch.nn import functional
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from transformers.trainer_pt_utils import get_length_grouped_indices

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
+from bench_rows import read_reviews
 from contestants import THREADS, WARM_UP_STEPS, build_contestants, measure
-from review_rows import read_reviews
 
 pytestmark = pytest.mark.perf
 

@@ -1,4 +1,4 @@
-"""Film reviews as token rows, in memory and as shards, without Ray."""
+"""Token rows for measurements, in memory and as shards, without Ray: film reviews or made up."""
 
 import csv
 from dataclasses import asdict, dataclass
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 from pipeline.config import JobConfig, resolve_location
 from pipeline.contract.batching import IntArray, choose_bucket_edges
@@ -44,6 +45,25 @@ def read_reviews(num_rows: int, *, max_seq_len: int) -> Rows:
         ids=[np.asarray(text.input_ids).tolist() for text in encoded],
         labels=[int(reviews[index]["label"]) for index in chosen],
         encoder=encoder,
+    )
+
+
+def make_rows(num_rows: int, *, max_seq_len: int, vocab_size: int, is_padded: bool = True) -> Rows:
+    """Return rows of random tokens, of log-normal lengths or all of the same."""
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *(f"w{number}" for number in range(4, vocab_size))]
+    tokenizer = Tokenizer(
+        models.WordPiece({word: index for index, word in enumerate(words)}, unk_token="[UNK]")
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    generator = np.random.default_rng(0)
+    lengths = np.full(num_rows, max_seq_len)
+    if is_padded:
+        drawn = generator.lognormal(np.log(max_seq_len / 3), 0.8, size=num_rows)
+        lengths = np.clip(drawn, 3, max_seq_len).astype(int)
+    return Rows(
+        ids=[generator.integers(4, vocab_size, size=length).tolist() for length in lengths],
+        labels=generator.integers(0, 2, size=num_rows).tolist(),
+        encoder=TextEncoder(tokenizer, TextSettings(max_seq_len=max_seq_len)),
     )
 
 
