@@ -67,7 +67,7 @@ def _left_in_control_groups(root: Path) -> list[int]:
     https://docs.kernel.org/admin-guide/cgroup-v2.html and cgroup-v1/memory.html: the page cache
     counts as use, but the kernel takes inactive files back before it lets a process fail.
     """
-    left = []
+    left: list[int | None] = []
     mount = root / "sys/fs/cgroup"
     for line in (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines():
         _, controllers, path = line.split(":", 2)

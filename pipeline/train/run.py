@@ -1,7 +1,7 @@
 """The train stage: shards to checkpoint folder."""
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from pipeline.model.weights import WEIGHTS_NAME, build_new_model
 from pipeline.quality import is_bio
 from pipeline.stage import StageResult
 from pipeline.train.checkpoint import find_latest_checkpoint
-from pipeline.train.memory import build_memory_ledger, describe_memory
+from pipeline.train.memory import build_job_ledger, describe_memory
 from pipeline.train.resume_rules import is_finished, judge_folder, keep_choices, open_run
 from pipeline.train.schedule import describe_schedule
 from pipeline.train.training_run import TrainingRun
@@ -81,14 +81,14 @@ def train(job: JobConfig, *, force: bool = False, fit: Fit | None = None) -> Sta
         return _result(run, is_reused=True)
     judge_folder(run, force=force)  # before the weights are loaded
     model, notes = build_new_model(run.architecture, seed=job.seed, pretrained=run.pretrained)
-    num_parameters = sum(parameter.numel() for parameter in model.parameters())
+    run = replace(run, memory=build_job_ledger(model, job, shards.split("train").lengths))
     del model
     notes += open_run(run, shards, force=force)
     if not run.num_validation_rows and job.train.validate_every_steps != 0:
         notes.append("the shards hold no validation rows, so nothing is measured while training")
-    ledger = build_memory_ledger(num_parameters, precision=job.train.precision)
     notes.append(describe_schedule(job.train, total_steps=run.total_steps))
-    notes.append(f"memory of each worker: {describe_memory(ledger)}")
+    if run.memory is not None:
+        notes.append(f"memory of each worker: {describe_memory(run.memory)}")
     if latest := find_latest_checkpoint(run.checkpoint_dir):
         notes.append(f"goes on from {latest.name}")
     for line in notes:

@@ -12,6 +12,7 @@ mean, so that losses stay on the scale of the other tasks however many labels th
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +31,7 @@ from pipeline.train.out_of_memory import (
     is_out_of_memory,
 )
 
-_AUTOCAST = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+Precision = Literal["fp32", "bf16", "fp16"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +59,7 @@ class Optimisation:
         """Move the model to the device and make the optimiser's groups."""
         self.model = model.to(device)
         self.max_grad_norm = settings.max_grad_norm
-        self.autocast_dtype = _AUTOCAST[settings.precision]
+        self.autocast_dtype = autocast_dtype(settings.precision)
         self.device = device
         self.gradients = _share_one_buffer(list(model.parameters()))
         self.optimizer = torch.optim.AdamW(
@@ -91,6 +92,11 @@ class Optimisation:
         """Set the learning rate of the next step."""
         for group in self.optimizer.param_groups:
             group["lr"] = lr
+
+
+def autocast_dtype(precision: Precision) -> torch.dtype:
+    """Return the type that matrix products of the forward pass run in."""
+    return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
 
 
 def decay_groups(model: nn.Module, *, weight_decay: float) -> list[dict[str, object]]:

@@ -10,6 +10,7 @@ from pipeline.config import JobConfig
 from pipeline.data.augment import Augmentation
 from pipeline.model.architecture import Architecture
 from pipeline.model.checkpoint_manifest import FINAL, PERMANENT, ROLLING
+from pipeline.train.memory import MemoryLedger
 from pipeline.train.schedule import Schedule, build_schedule
 
 
@@ -31,6 +32,8 @@ class TrainingRun:
     """Fingerprints and versions, kept in every checkpoint."""
     deciding: dict[str, Any]
     """Every setting and input that decides what is learned, kept in the manifest."""
+    memory: MemoryLedger | None = None
+    """What each worker takes; the stage fills it in once it has built the model."""
 
     @property
     def total_steps(self) -> int:

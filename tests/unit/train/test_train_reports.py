@@ -1,7 +1,6 @@
 from io import StringIO
 from threading import Event
 
-import pytest
 from rich.console import Console
 
 from pipeline.train.history import (
@@ -11,7 +10,6 @@ from pipeline.train.history import (
     read_history,
     read_latest_records,
 )
-from pipeline.train.memory import build_memory_ledger, describe_memory
 from pipeline.train.progress import describe_step, show_progress
 
 
@@ -70,23 +68,6 @@ def test_latest_records_are_the_whole_lines_at_the_end(tmp_path):
 
 def test_no_history_has_no_records(tmp_path):
     assert read_history(tmp_path) == read_latest_records(tmp_path) == []
-
-
-def test_ledger_of_110_million_parameters():
-    ledger = build_memory_ledger(110_000_000, precision="fp32")
-
-    assert ledger.parameters_bytes == ledger.gradients_bytes == 440_000_000
-    assert ledger.optimizer_bytes == 880_000_000
-    expected = "parameters 440 + gradients 440 + optimiser 880 = 1760 MB, activations on top"
-    assert describe_memory(ledger) == expected
-
-
-@pytest.mark.parametrize("precision", ["bf16", "fp16"])
-def test_autocast_adds_half_precision_copies(precision):
-    ledger = build_memory_ledger(110_000_000, precision=precision)
-
-    assert ledger.total_bytes == 1_980_000_000
-    assert "autocast copies 220" in describe_memory(ledger)
 
 
 def test_speed_is_the_mean_over_the_given_records():

@@ -201,3 +201,15 @@ def test_dropout_seeds_differ_by_step_and_rank_and_repeat():
 
     assert len(set(draws)) == 80
     assert draw(step=19, rank=3) == draws[-1]
+
+
+def test_rank_without_rows_takes_part_in_the_first_fp16_step():
+    batch = build_micro_batch(LENGTHS)
+
+    (with_rows, _, weights), (without, _, same) = step_on_ranks(
+        [[batch], []], precision="fp16", loss_scale=8.0
+    )
+
+    assert with_rows == without
+    assert with_rows.loss_scale == 8.0
+    assert torch.equal(weights, same)

@@ -1,47 +1,16 @@
-import dataclasses
 import multiprocessing
 import random
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
-from train_fakes import build_thread_groups
+from train_runs import run_together, run_until, timeless, without_dropout
 from train_samples import build_job, prepare_run, run_alone
 
 from pipeline.config import Task
 from pipeline.contract.folder import read_manifest
 from pipeline.train.checkpoint import find_latest_checkpoint, load_checkpoint
-from pipeline.train.group import SingleGroup
 from pipeline.train.history import HISTORY_NAME, read_history
-from pipeline.train.loop import run_training
-
-
-class StoppedError(Exception):
-    pass
-
-
-def run_until(run, step):
-    """Train and die right after the checkpoint of a step."""
-
-    def stop(record):
-        if record.step == step:
-            raise StoppedError
-
-    with pytest.raises(StoppedError):
-        run_training(
-            run,
-            group=SingleGroup(),
-            device=torch.device("cpu"),
-            num_threads=1,
-            on_checkpoint=stop,
-        )
-
-
-def timeless(folder):
-    # How long a step took and what memory its process held are not of the training.
-    free = {"seconds": 0.0, "memory_allocated_bytes": 0, "memory_peak_bytes": 0}
-    return [dataclasses.replace(record, **free) for record in read_history(folder)]
 
 
 def final_model(folder):
@@ -142,22 +111,10 @@ def test_training_learns_the_task(tmp_path):
 
 
 def test_two_ranks_repeat_the_losses_of_one_without_dropout(tmp_path):
-    jobs = [build_job(tmp_path / name) for name in ("one", "two")]
-    one, two = (prepare_run(job) for job in jobs)
-    calm = {"architecture": dataclasses.replace(one.architecture, dropout=0.0)}
-    one, two = (dataclasses.replace(run, **calm) for run in (one, two))
+    one, two = (without_dropout(prepare_run(build_job(tmp_path / name))) for name in ("one", "two"))
     run_alone(one)
 
-    groups = build_thread_groups(2)
-    with ThreadPoolExecutor(2) as pool:
-        list(
-            pool.map(
-                lambda group: run_training(
-                    two, group=group, device=torch.device("cpu"), num_threads=1
-                ),
-                groups,
-            )
-        )
+    run_together(two, 2)
 
     losses = [[r.loss for r in read_history(run.checkpoint_dir)] for run in (one, two)]
     assert losses[1] == pytest.approx(losses[0], abs=1e-5)

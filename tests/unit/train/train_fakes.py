@@ -4,10 +4,13 @@ import os
 import random
 import threading
 import time
+import weakref
 
 import numpy as np
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from pipeline.data.plan import StepBatch
 from pipeline.train.loader import open_loader
@@ -65,6 +68,31 @@ class CrampedModel(nn.Module):
             # What torch itself says of an allocation that cannot be.
             torch.empty(1 << 45)
         raise self._kind("CUDA out of memory. Tried to allocate 2.50 MiB. GPU 0 has")
+
+
+class LivingBytes(TorchDispatchMode):
+    """Adds up the bytes of all storages that real operations make, as long as they live."""
+
+    def __init__(self):
+        super().__init__()
+        self.now, self.most, self._known = 0, 0, weakref.WeakSet()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        before = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        self._known.update(tensor.untyped_storage() for tensor in before)
+        made = func(*args, **kwargs)
+        for tensor in tree_leaves(made):
+            if isinstance(tensor, torch.Tensor) and tensor.untyped_storage() not in self._known:
+                storage = tensor.untyped_storage()
+                self._known.add(storage)
+                self._add(storage.nbytes())
+                weakref.finalize(storage, self._add, -storage.nbytes())
+        return made
+
+    def _add(self, size):
+        self.now += size
+        self.most = max(self.most, self.now)
 
 
 class RandomReader:
