@@ -1,112 +1,43 @@
 """The same fine-tuning by different loops: ours, Hugging Face's Trainer, a bare torch loop.
 
-Every contestant takes the same number of batches of its own order over the same rows. An epoch
-would take minutes each, so the batches are a sample that keeps the order's distribution of
-lengths. Time is taken between optimiser updates, by the same hook for all.
+Every contestant takes as many batches of its own order over the same rows.
 """
 
 import shutil
 import tempfile
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 import transformers
+from batch_samples import (
+    BATCH_ROWS,
+    grouped_order,
+    plan_settings,
+    random_order,
+    sample_batches,
+    sorted_order,
+    tokens_of,
+    typical_seed,
+)
 from bench_rows import PRETRAINED, Rows, write_rows
+from timing import THREADS
 from torch.nn import functional
-from torch.optim.optimizer import register_optimizer_step_post_hook
-from transformers.trainer_pt_utils import get_length_grouped_indices
 
 from pipeline.config import JobConfig, resolve_location
 from pipeline.contract.batching import IntArray, pad_rows
 from pipeline.contract.shards import load_shards
-from pipeline.data.plan import PlanSettings, build_epoch_plan
+from pipeline.data.plan import build_epoch_plan
 from pipeline.model.weights import build_new_model
 from pipeline.train.group import SingleGroup
-from pipeline.train.loop import TrainingRun, run_training
+from pipeline.train.loop import run_training
 from pipeline.train.run import open_run, plan_run
+from pipeline.train.training_run import TrainingRun
 
-BATCH_ROWS = 32
-WARM_UP_STEPS = 2
-THREADS = 2
 _LR = 5e-5
-_SEEDS = 400
-
-
-@dataclass(frozen=True, kw_only=True)
-class Figures:
-    """What a contestant did after its warm-up."""
-
-    seconds: float
-    tokens: int
-    """Without padding."""
-
-    @property
-    def tokens_per_s(self) -> float:
-        return self.tokens / self.seconds
-
-
-@contextmanager
-def update_times() -> Iterator[list[float]]:
-    """Collect the time of every optimiser update in this process."""
-    times: list[float] = []
-    hook = register_optimizer_step_post_hook(lambda *_: times.append(time.perf_counter()))
-    try:
-        yield times
-    finally:
-        hook.remove()
-
-
-def measure(work: Callable[[], object], batch_tokens: list[int]) -> Figures:
-    """Run a contestant and return its figures without the warm-up.
-
-    Args:
-        work: makes one update for each batch.
-        batch_tokens: tokens of every batch, without padding, in order.
-    """
-    with update_times() as times:
-        work()
-    # One more where the optimiser is first made to allocate what it keeps.
-    times = times[-len(batch_tokens) :]
-    assert len(times) == len(batch_tokens)
-    return Figures(
-        seconds=times[-1] - times[WARM_UP_STEPS - 1], tokens=sum(batch_tokens[WARM_UP_STEPS:])
-    )
-
-
-def sample_batches(order: IntArray, lengths: IntArray, *, num_batches: int) -> list[IntArray]:
-    """Return batches of an order, evenly from its shortest to its longest, shuffled."""
-    batches = [order[start : start + BATCH_ROWS] for start in range(0, len(order), BATCH_ROWS)]
-    batches = sorted(
-        (batch for batch in batches if len(batch) == BATCH_ROWS),
-        key=lambda batch: int(lengths[batch].sum()),
-    )
-    places = (np.arange(num_batches) + 0.5) * len(batches) / num_batches
-    chosen = [batches[int(place)] for place in places]
-    return [chosen[index] for index in np.random.default_rng(1).permutation(num_batches)]
-
-
-def random_order(rows: Rows) -> IntArray:
-    """Return the order of Trainer's default sampler."""
-    return torch.randperm(len(rows.ids), generator=torch.Generator().manual_seed(0)).numpy()
-
-
-def grouped_order(rows: Rows) -> IntArray:
-    """Return the order of Trainer's group_by_length, from its own function."""
-    generator = torch.Generator().manual_seed(0)
-    return np.array(
-        get_length_grouped_indices(rows.lengths.tolist(), BATCH_ROWS, generator=generator)
-    )
-
-
-def sorted_order(rows: Rows) -> IntArray:
-    """Return all rows short to long: no order pads less."""
-    return np.argsort(rows.lengths, kind="stable")
 
 
 def run_trainer(rows: Rows, batches: list[IntArray], *, dropout: float) -> None:
@@ -220,7 +151,7 @@ def build_run(
         {
             "name": "speed",
             "output_dir": str(folder),
-            "seed": _typical_seed(rows.lengths, num_batches=num_batches, window=window),
+            "seed": typical_seed(rows.lengths, num_batches=num_batches, window=window),
             "data": {"files": ["none.csv"]},
             "buckets": {
                 "window_batches": window,
@@ -246,35 +177,10 @@ def build_run(
     )
     write_rows(rows, job, **({} if is_bucketed else {"num_buckets": 1}))
     run = plan_run(job, load_shards(job.shards_dir))
-    plan = build_epoch_plan(rows.lengths, epoch=0, settings=_plan_settings(job.seed, window=window))
+    plan = build_epoch_plan(rows.lengths, epoch=0, settings=plan_settings(job.seed, window=window))
     tokens = [int(rows.lengths[plan.batch(step)].sum()) for step in range(num_batches)]
     facts = {**run.facts, "total_steps": num_batches}
     return replace(run, epoch_steps=(num_batches,), facts=facts), tokens
-
-
-def _plan_settings(seed: int, *, window: int) -> PlanSettings:
-    return PlanSettings(
-        batch_rows=BATCH_ROWS, window_batches=window, seed=seed, longest_first=False
-    )
-
-
-def _typical_seed(lengths: IntArray, *, num_batches: int, window: int) -> int:
-    """Return the seed whose first batches are spread like those of the whole epoch."""
-
-    def distance(seed: int) -> float:
-        plan = build_epoch_plan(lengths, epoch=0, settings=_plan_settings(seed, window=window))
-        sums = [int(lengths[plan.batch(step)].sum()) for step in range(plan.num_batches)]
-        places = (np.arange(num_batches) + 0.5) * len(sums) / num_batches
-        wanted = np.sort(sums)[places.astype(int)]
-        found = np.sort(sums[:num_batches])
-        return float(np.abs(found - wanted).sum() + abs(found.sum() - wanted.sum()))
-
-    return min(range(_SEEDS), key=distance)
-
-
-def tokens_of(rows: Rows, batches: list[IntArray]) -> list[int]:
-    """Return the tokens of every batch, without padding."""
-    return [int(rows.lengths[batch].sum()) for batch in batches]
 
 
 def build_contestants(rows: Rows, folder: Path, *, num_batches: int, dropout: float):

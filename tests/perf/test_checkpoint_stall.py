@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 import torch
 from bench_rows import PRETRAINED, read_reviews, write_rows
-from contestants import THREADS, update_times
+from timing import THREADS, update_times
 
 from pipeline.config import JobConfig
 from pipeline.contract.shards import load_shards

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from bench_rows import make_rows, write_rows
-from contestants import THREADS
+from timing import THREADS
 
 from pipeline.config import JobConfig
 from pipeline.ray_session import ray_session

@@ -3,7 +3,8 @@
 import pytest
 import torch
 from bench_rows import read_reviews
-from contestants import THREADS, WARM_UP_STEPS, build_contestants, measure
+from contestants import build_contestants
+from timing import THREADS, WARM_UP_STEPS, measure
 
 pytestmark = pytest.mark.perf
 
