@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pipeline.config import JobConfig, check_pretrained, load_job
+from pipeline.config import JobConfig, check_factory, check_pretrained, load_job
 from pipeline.config.explain import as_json, as_text, explain_settings
 from pipeline.contract.errors import ConfigError, TextlaneError
 from pipeline.contract.interrupts import heed_stop_signals
@@ -191,6 +191,7 @@ def _run_stages(options: argparse.Namespace) -> None:
     with claim_output(job.output_dir):
         if {"prepare", "train"} & set(chosen):
             check_pretrained(job)
+            check_factory(job)
         for name in chosen:
             _run_stage(name, job, force=options.force)
 

@@ -36,9 +36,10 @@ class ExportSettings(Settings):
     atol: PositiveFloat = 1e-4
     """Largest difference between torch's and ONNX's logits."""
     fuse: bool = True
-    """Fuse attention, GELU and LayerNorm; a shortfall is an error."""
+    """Fuse attention, GELU and LayerNorm; a shortfall is an error. Not done to a model.factory."""
     int8: bool = True
-    """Also write an INT8 model, embeddings and classifier kept float."""
+    """Also write an INT8 model, embeddings and classifier kept float; of a model.factory that
+    holds no further matrix product there is none."""
     max_accuracy_drop: Share = 0.01
     """INT8 becomes the default only if it loses no more than this on validation."""
 

@@ -27,13 +27,15 @@ def check_pretrained(job: JobConfig) -> None:
             remedy="It must be a local folder in Hugging Face format; nothing is downloaded. "
             f"{_how_to_get(location)} null starts from random weights.",
         )
-    missing = [name for name in _FILES if not (folder / name).is_file()]
+    # With a model of the user's own only the tokenizer is taken from the folder.
+    needed = _FILES if job.model.factory is None else _FILES[-1:]
+    missing = [name for name in needed if not (folder / name).is_file()]
     if missing:
         raise ConfigError(
             f"the folder {folder} has no {' and no '.join(missing)}",
             place="model.pretrained",
             value=location,
-            remedy=f"It must hold {', '.join(_FILES)} of one BERT model; weights in pickled "
+            remedy=f"It must hold {', '.join(needed)} of one BERT model; weights in pickled "
             "files (.bin) are never read.",
         )
 

@@ -206,6 +206,11 @@ def _read_value(text: str, source: str) -> Any:
         raise ConfigError(
             "the value is not YAML", place=source, value=text, remedy="Quote it if it is text."
         ) from None
+    return read_exponent_number(value)
+
+
+def read_exponent_number(value: Any) -> Any:
+    """Return a text such as ``3e-4`` as a number, anything else as it is."""
     if isinstance(value, str) and _EXPONENT_NUMBER.fullmatch(value):
         return float(value)
     return value

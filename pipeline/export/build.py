@@ -29,6 +29,8 @@ class BuiltModels:
     """Largest difference of FP32's logits from torch's."""
     fused: dict[str, int]
     """Fused operators by kind; empty when nothing was fused."""
+    notes: tuple[str, ...]
+    """What was left out and why, for people."""
 
 
 def build_models(
@@ -62,19 +64,22 @@ def build_models(
         sep_token_id=shape.sep_token_id,
     )
     parity = check_parity(open_model(plain), cells, atol=settings.atol, name=FP32_NAME)
-    names = [FP32_NAME]
+    names, notes = [FP32_NAME], []
     if settings.int8:
-        target = folder / INT8_NAME
-        quantize_graph(plain, target, keep_float=modules_outside_encoder(trained.model))
-        check_graph(target, opset=settings.opset, task=task, num_labels=shape.num_labels)
-        names.append(INT8_NAME)
+        if _write_int8(plain, folder / INT8_NAME, trained, opset=settings.opset):
+            names.append(INT8_NAME)
+        else:
+            notes.append("no INT8 model: there is no matrix product but the one of the logits")
     fused: dict[str, int] = {}
-    if settings.fuse:
+    is_known = shape.factory is None
+    if settings.fuse and not is_known:
+        notes.append("not fused: what a model of model.factory must contain is not known")
+    if settings.fuse and is_known:
         fused, parity = _fuse(plain, trained, settings=settings, cells=cells)
         plain.unlink()
     else:
         plain.rename(folder / FP32_NAME)
-    return BuiltModels(names=tuple(names), parity=parity, fused=fused)
+    return BuiltModels(names=tuple(names), parity=parity, fused=fused, notes=tuple(notes))
 
 
 def modules_outside_encoder(model: nn.Module) -> list[str]:
@@ -87,6 +92,15 @@ def modules_outside_encoder(model: nn.Module) -> list[str]:
         for name, child in model.named_children()
         if name != "encoder" and next(child.parameters(), None) is not None
     ]
+
+
+def _write_int8(plain: Path, target: Path, trained: TrainedModel, *, opset: int) -> bool:
+    shape = trained.architecture
+    keep_float = modules_outside_encoder(trained.model) if shape.factory is None else None
+    if quantize_graph(plain, target, keep_float=keep_float) is None:
+        return False
+    check_graph(target, opset=opset, task=Task(trained.task), num_labels=shape.num_labels)
+    return True
 
 
 def _fuse(

@@ -1,15 +1,20 @@
 """Writes a torch model as an ONNX graph with dynamic batch and seq axes."""
 
+import io
 import warnings
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import numpy as np
+import onnx
 import torch
 from numpy.typing import NDArray
 from torch import nn
+from torch.jit._trace import TracerWarning
 
 from pipeline.config import Task
 from pipeline.contract.batching import IntArray
+from pipeline.contract.errors import ExportError
 from pipeline.export.graph_checks import check_graph, declared_axes
 from pipeline.export.onnx_session import INPUT_NAMES, OUTPUT_NAME, LogitsFunction
 
@@ -20,6 +25,12 @@ _EXAMPLE_SHAPE = (2, 3)
 _KNOWN_DEPRECATIONS = (
     r"You are using the legacy TorchScript-based ONNX export",
     r"The feature will be removed",
+)
+# torch warns that the graph might hold for one shape only (recurrent layers do so even where it
+# holds for all); the comparison with torch over many shapes that follows is the answer.
+_KNOWN_DOUBTS: tuple[tuple[str, type[Warning]], ...] = (
+    (r"", TracerWarning),
+    (r"Exporting a model to ONNX with a batch_size other than 1", UserWarning),
 )
 
 
@@ -34,26 +45,61 @@ def export_graph(model: nn.Module, path: Path, *, opset: int, task: Task, num_la
         num_labels: last axis of logits.
 
     Raises:
-        ExportError: opset or axes of the written file are not the declared ones.
+        ExportError: torch cannot write the model, or opset or axes of the written file are
+            not the declared ones.
     """
-    input_ids = torch.zeros(_EXAMPLE_SHAPE, dtype=torch.int64)
-    with warnings.catch_warnings(), torch.no_grad():
+    axes = {
+        name: {index: axis for index, axis in enumerate(axes) if isinstance(axis, str)}
+        for name, axes in declared_axes(task, num_labels).items()
+    }
+    with warnings.catch_warnings():
         for message in _KNOWN_DEPRECATIONS:
             warnings.filterwarnings("ignore", message=message, category=DeprecationWarning)
-        torch.onnx.export(
-            model,
-            (input_ids, torch.ones_like(input_ids)),
-            str(path),
-            input_names=list(INPUT_NAMES),
-            output_names=[OUTPUT_NAME],
-            dynamic_axes={
-                name: {index: axis for index, axis in enumerate(axes) if isinstance(axis, str)}
-                for name, axes in declared_axes(task, num_labels).items()
-            },
-            opset_version=opset,
-            dynamo=False,
-        )
+        for message, category in _KNOWN_DOUBTS:
+            warnings.filterwarnings("ignore", message=message, category=category)
+        _write_graph(model, path, opset=opset, axes=axes)
+    _declare_unused_inputs(path)
     check_graph(path, opset=opset, task=task, num_labels=num_labels)
+
+
+def _write_graph(
+    model: nn.Module, path: Path, *, opset: int, axes: dict[str, dict[int, str]]
+) -> None:
+    input_ids = torch.zeros(_EXAMPLE_SHAPE, dtype=torch.int64)
+    try:
+        # A graph that cannot be written is printed whole; the error says which part it was.
+        with torch.no_grad(), redirect_stdout(io.StringIO()):
+            torch.onnx.export(
+                model,
+                (input_ids, torch.ones_like(input_ids)),
+                str(path),
+                input_names=list(INPUT_NAMES),
+                output_names=[OUTPUT_NAME],
+                dynamic_axes=axes,
+                opset_version=opset,
+                dynamo=False,
+            )
+    except Exception as error:  # The exporter's and the model's own types share no other base.
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        raise ExportError(
+            f"torch cannot write this model as ONNX: {reason[0]}",
+            place=path.name,
+            remedy="Write the named part of the model with operators that ONNX has at this "
+            "export.opset, or raise it.",
+        ) from error
+
+
+def _declare_unused_inputs(path: Path) -> None:
+    # The exporter leaves out an input that decides nothing, such as the mask of a model that
+    # tells padding by its id; whoever runs a graph gives it both.
+    model = onnx.load(str(path))
+    there = {value.name for value in model.graph.input}
+    missing = [name for name in INPUT_NAMES if name not in there]
+    for name in missing:
+        kind = onnx.TensorProto.INT64
+        model.graph.input.append(onnx.helper.make_tensor_value_info(name, kind, ["batch", "seq"]))
+    if missing:
+        onnx.save(model, str(path))
 
 
 def as_logits_function(model: nn.Module) -> LogitsFunction:

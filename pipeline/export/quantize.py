@@ -1,4 +1,7 @@
-"""INT8: dynamic quantisation of the encoder's weights, everything else kept float."""
+"""INT8: dynamic quantisation of the encoder's weights, everything else kept float.
+
+Of a model whose modules are unknown: of every matrix product but the last before the logits.
+"""
 
 import tempfile
 from collections.abc import Sequence
@@ -10,6 +13,7 @@ import onnx
 from pipeline.contract.errors import ExportError
 
 _WEIGHTED_OPS = ("MatMul", "Gather", "Gemm")
+_LAYER_OPS = (*_WEIGHTED_OPS, "Conv", "ConvTranspose", "GRU", "LSTM", "RNN")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,8 +26,10 @@ class QuantizedWeights:
     """Names of the nodes that kept their float weights."""
 
 
-def quantize_graph(source: Path, target: Path, *, keep_float: Sequence[str]) -> QuantizedWeights:
-    """Write the INT8 model of an unfused FP32 graph.
+def quantize_graph(
+    source: Path, target: Path, *, keep_float: Sequence[str] | None
+) -> QuantizedWeights | None:
+    """Write the INT8 model of an unfused FP32 graph; None if no weight is left to quantise.
 
     Quantised before fusion on purpose: measured on MiniLM, the result is as accurate as
     the fused and then quantised graph, at least as fast (ONNX Runtime fuses the integer
@@ -33,10 +39,11 @@ def quantize_graph(source: Path, target: Path, *, keep_float: Sequence[str]) -> 
         source: FP32 graph with node names as the exporter gave them.
         target: file to write.
         keep_float: module names such as ``classifier``; every weight below them stays float.
+            None, where no names are known: what :func:`find_last_products` finds.
 
     Raises:
-        ExportError: a module name matches no weight in the graph, nothing is left to
-            quantise, or the written file is not as asked.
+        ExportError: a module name matches no weight in the graph, or the written file is not
+            as asked.
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
@@ -44,10 +51,13 @@ def quantize_graph(source: Path, target: Path, *, keep_float: Sequence[str]) -> 
         prepared = Path(folder) / "prepared.onnx"
         _prepare(source, prepared)
         graph = onnx.load(str(prepared)).graph
-        excluded = resolve_modules(graph, keep_float)
+        if keep_float is None:
+            excluded = find_last_products(graph)
+        else:
+            excluded = resolve_modules(graph, keep_float)
         expected = [node for node in _matrix_products(graph) if node.name not in excluded]
         if not expected:
-            raise ExportError("no weight is left to quantise", value=list(keep_float))
+            return None
         quantize_dynamic(
             prepared,
             target,
@@ -90,6 +100,36 @@ def resolve_modules(graph: onnx.GraphProto, modules: Sequence[str]) -> list[str]
     return names
 
 
+def find_last_products(graph: onnx.GraphProto) -> list[str]:
+    """Return the names of the weighted products that make the logits, nothing weighted after them.
+
+    Products with a vector or a stack of matrices are among them: INT8 is for matrices.
+
+    Example: ``logits = Gemm(Relu(MatMul(x, a)), b)`` -> the Gemm alone. Empty where the logits
+    come from another kind of layer, such as a convolution: those stay float anyway.
+    """
+    weights = {tensor.name for tensor in graph.initializer}
+    makers = {name: node for node in graph.node for name in node.output}
+    matrices = [node.name for node in _matrix_products(graph)]
+    found = [
+        node.name
+        for node in graph.node
+        if node.op_type == "MatMul" and node.input[1] in weights and node.name not in matrices
+    ]
+    waiting, seen = [value.name for value in graph.output], set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name in seen or name not in makers:
+            continue
+        seen.add(name)
+        node = makers[name]
+        if node.op_type not in _LAYER_OPS or not weights.intersection(node.input):
+            waiting += node.input
+        elif node.op_type in ("MatMul", "Gemm") and node.name not in found:
+            found.append(node.name)
+    return found
+
+
 def _prepare(source: Path, target: Path) -> None:
     from onnxruntime.quantization import quant_pre_process
     from onnxruntime.quantization.onnx_model import ONNXModel
@@ -101,7 +141,7 @@ def _prepare(source: Path, target: Path) -> None:
 
 
 def _matrix_products(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
-    weights = {tensor.name for tensor in graph.initializer}
+    weights = {tensor.name for tensor in graph.initializer if len(tensor.dims) == 2}
     return [node for node in graph.node if node.op_type == "MatMul" and node.input[1] in weights]
 
 

@@ -36,7 +36,7 @@ from pipeline.export.gate import GateDecision
 from pipeline.export.onnx_session import LogitsFunction, open_model
 from pipeline.export.parity import GRID_BATCH_SIZES, grid_seq_lens
 from pipeline.export.provenance import installed_versions, source_commit
-from pipeline.model.checkpoint_manifest import FINAL, read_checkpoint_manifest
+from pipeline.model.checkpoint_manifest import chosen_entry, read_checkpoint_manifest
 from pipeline.model.trained import TrainedModel, load_trained
 from pipeline.quality import accuracy_name
 from pipeline.stage import StageResult
@@ -95,12 +95,12 @@ def _fingerprint_inputs(job: JobConfig) -> str:
             value=shards.get("fingerprint"),
             remedy="Run `textlane train` with these settings first.",
         )
-    final = [entry["sha256"] for entry in checkpoint["checkpoints"] if entry["kind"] == FINAL]
+    chosen = chosen_entry(checkpoint)
     return fingerprint(
         {
             "schema_version": BUNDLE_SCHEMA_VERSION,
             "name": job.name,
-            "checkpoint": final,
+            "checkpoint": chosen["sha256"] if chosen else None,
             "shards": shards["fingerprint"],
             "export": job.export.model_dump(mode="json"),
             "batch_rows": job.evaluate.batch_rows,
@@ -128,6 +128,8 @@ def _fill_models(folder: Path, inputs: _Inputs, console: Console) -> _Outcome:
         seq_lens=grid_seq_lens(shards.bucket_edges, trained.text_settings.max_seq_len),
         seed=job.seed,
     )
+    for note in built.notes:
+        console.print(f"export: {note}", highlight=False)
     models = {name: open_model(folder / name) for name in built.names}
     console.print("export: measuring speed, accuracy and batch shift", highlight=False)
     measured = measure_speed_and_shift(
@@ -148,6 +150,7 @@ def _fill_models(folder: Path, inputs: _Inputs, console: Console) -> _Outcome:
         **measured,
         "parity": {"max_abs_difference": built.parity, "atol": job.export.atol},
         "fused": built.fused,
+        "notes": list(built.notes),
     }
     return _Outcome(quality=quality, default_model=gate.default_model if gate else FP32_NAME)
 

@@ -1,12 +1,12 @@
 """The shape of a model: read from a Hugging Face config.json or from the job's settings."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from pipeline.config import ModelSettings, Task
+from pipeline.config import ModelSettings, Task, find_factory_file, resolve_location
 from pipeline.contract.errors import ConfigError, WeightsError
-from pipeline.contract.folder import read_json
+from pipeline.contract.folder import read_json, sha256_file
 
 HF_CONFIG_NAME = "config.json"
 _BERT_LAYER_NORM_EPS = 1e-12
@@ -25,10 +25,26 @@ _DEFAULTS = {
 }
 """What Hugging Face's BertConfig means by a key that is not there."""
 
+_NO_ENCODER: dict[str, Any] = {
+    "hidden_size": 0,
+    "num_layers": 0,
+    "num_heads": 0,
+    "intermediate_size": 0,
+    "type_vocab_size": 0,
+    "layer_norm_eps": 0.0,
+    "dropout": 0.0,
+    "pooling": "cls",
+}
+"""Of a model by import path: the same whatever the job says of the encoder, and so the hash."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Architecture:
-    """Everything that decides the tensors of a model; stored in the checkpoint's manifest."""
+    """Everything that decides the tensors of a model; stored in the checkpoint's manifest.
+
+    Of a model by import path the encoder's sizes are 0; the positions are those of its longest
+    text.
+    """
 
     vocab_size: int
     hidden_size: int
@@ -46,6 +62,11 @@ class Architecture:
     pad_token_id: int
     sep_token_id: int | None = None
     """Ends the first text of a pair; None when the model takes single texts."""
+    factory: str | None = None
+    """Import path ``package.module:function`` of a model of the user's own; None: the encoder."""
+    factory_arguments: dict[str, bool | int | float | str] = field(default_factory=dict)
+    factory_sha256: str | None = None
+    """Hash of the factory's source file when the training was planned."""
 
     @property
     def takes_pairs(self) -> bool:
@@ -128,8 +149,14 @@ def build_random_architecture(
     pad_token_id: int,
     sep_token_id: int | None = None,
 ) -> Architecture:
-    """Return the architecture of a random start: BERT's proportions at the job's sizes."""
-    return Architecture(
+    """Return the architecture of a random start: BERT's proportions at the job's sizes.
+
+    Of a model by import path: what it is called with, and the hash of its file. It is not run.
+
+    Raises:
+        ConfigError: the module of ``settings.factory`` cannot be found.
+    """
+    architecture = Architecture(
         vocab_size=vocab_size,
         hidden_size=settings.hidden_size,
         num_layers=settings.num_layers,
@@ -145,6 +172,28 @@ def build_random_architecture(
         pad_token_id=pad_token_id,
         sep_token_id=sep_token_id,
     )
+    if settings.factory is None:
+        return architecture
+    return replace(
+        architecture,
+        **_NO_ENCODER,
+        factory=settings.factory,
+        factory_arguments=dict(settings.factory_arguments),
+        factory_sha256=sha256_file(find_factory_file(settings.factory)),
+    )
+
+
+def find_pretrained(settings: ModelSettings) -> Path | None:
+    """Return the folder that gives the first weights, None where they start from the seed.
+
+    A model by import path starts from the seed: it takes only the folder's tokenizer.
+
+    Raises:
+        ConfigError: the package of a ``package://`` location is not installed.
+    """
+    if settings.pretrained is None or settings.factory is not None:
+        return None
+    return Path(resolve_location(settings.pretrained))
 
 
 def _size(values: dict[str, Any], key: str, path: Path) -> int:

@@ -12,8 +12,9 @@ from pipeline.contract.errors import AlteredFileError, FolderError
 from pipeline.contract.folder import verify_files
 from pipeline.contract.tokenization import TextEncoder, TextSettings, load_text_encoder
 from pipeline.model.architecture import Architecture
+from pipeline.model.build import build_model
 from pipeline.model.checkpoint_manifest import chosen_entry, read_checkpoint_manifest
-from pipeline.model.classifier import TextClassifier
+from pipeline.model.factory import is_source_changed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +43,9 @@ def load_trained(checkpoint_dir: Path) -> TrainedModel:
 
     Raises:
         MissingFileError: the folder, its manifest or a file is not there.
-        AlteredFileError: the checkpoint or the tokenizer is not what training wrote.
+        AlteredFileError: the checkpoint or the tokenizer is not what training wrote, or the
+            file of a model by import path is another than training used.
+        ConfigError: the model by import path cannot be built.
         SchemaVersionError: another version wrote the folder.
         FolderError: the training is not finished, holds no best checkpoint where that is asked
             for, or the file holds another model.
@@ -82,8 +85,16 @@ def load_trained(checkpoint_dir: Path) -> TrainedModel:
     )
 
 
-def _load_model(path: Path, architecture: Architecture) -> TextClassifier:
-    model = TextClassifier(architecture)
+def _load_model(path: Path, architecture: Architecture) -> nn.Module:
+    if architecture.factory is not None and is_source_changed(architecture):
+        # The weights may still fit, but they were trained for other code.
+        raise AlteredFileError(
+            f"the file of {architecture.factory} is not that of this training, whose sha256 is "
+            f"{architecture.factory_sha256}",
+            place=str(path.parent),
+            remedy="Put that file back, or run `textlane train` to train the new model.",
+        )
+    model = build_model(architecture)
     try:
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
         model.load_state_dict(state["model"])

@@ -8,9 +8,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from pipeline.contract.errors import MissingFileError, WeightsError
+from pipeline.contract.errors import MissingFileError, TrainingError, WeightsError
 from pipeline.model.architecture import Architecture
 from pipeline.model.classifier import TextClassifier
+from pipeline.model.factory import build_own_model, is_source_changed
 
 WEIGHTS_NAME = "model.safetensors"
 _INITIALIZER_STD = 0.02
@@ -24,7 +25,7 @@ _NOT_ENCODER = ("classifier.", "cls.", "pooler.", "qa_outputs.")
 
 def build_new_model(
     architecture: Architecture, *, seed: int, pretrained: Path | None
-) -> tuple[TextClassifier, list[str]]:
+) -> tuple[nn.Module, list[str]]:
     """Return a model to train and notes for people about what was and was not loaded.
 
     The head always starts from the seed; so does everything else without ``pretrained``.
@@ -33,7 +34,18 @@ def build_new_model(
     Raises:
         MissingFileError: the folder has no model.safetensors.
         WeightsError: tensors are missing, extra or misshapen; it names them.
+        ConfigError: the model by import path cannot be built.
+        TrainingError: its file is not the one that the training was planned with.
     """
+    if architecture.factory is not None:
+        if is_source_changed(architecture):
+            raise TrainingError(
+                "the model's file was changed after the training was planned",
+                place="model.factory",
+                value=architecture.factory,
+                remedy="Run `textlane train` again; on a cluster, every node needs the same file.",
+            )
+        return build_own_model(architecture, seed=seed)
     model = TextClassifier(architecture)
     initialise_weights(model, seed=seed)
     if pretrained is None:

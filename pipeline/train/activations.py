@@ -2,18 +2,21 @@
 
 import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.func import functional_call
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from pipeline.train.step import Precision, autocast_dtype, row_losses
+
+DeviceType = Literal["cpu", "cuda"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,19 +29,27 @@ class PassMemory:
     """Half-precision copies of weights."""
 
 
-def measure_pass(model: nn.Module, *, precision: Precision, rows: int, seq_len: int) -> PassMemory:
+def measure_pass(
+    model: nn.Module,
+    *,
+    precision: Precision,
+    rows: int,
+    seq_len: int,
+    device_type: DeviceType = "cpu",
+) -> PassMemory:
     """Return what a padded pass takes in training, without running or allocating it.
 
     Every operation of both ways is sent through with fake tensors, which know shape, type and
     storage but hold no values, and the bytes of all living storages are added up. On a CPU the
-    figure is that of a real pass to the byte. A kernel with an inner buffer, or one that only
-    another kind of device has (fused attention), counts as the CPU's operators do.
+    figure is that of a real pass to the byte. For CUDA, the CPU's operators run in the place of
+    its own, but for what :class:`_AsOnCuda` knows; buffers inside kernels are not seen.
 
     Args:
         model: with ``forward(input_ids, attention_mask)`` to logits; left as it is.
         precision: the run's.
         rows: of the pass.
         seq_len: tokens of every row.
+        device_type: where the run is to be.
 
     Raises:
         Exception: whatever a model raises that looks at values, which fake tensors do not have.
@@ -54,7 +65,7 @@ def measure_pass(model: nn.Module, *, precision: Precision, rows: int, seq_len: 
         input_ids = torch.zeros(rows, seq_len, dtype=torch.int64, device=device)
         attention_mask = torch.ones_like(input_ids)
         living = _LivingStorages(list(tensors.values()))
-        with living:
+        with living, _AsOnCuda() if device_type == "cuda" else nullcontext():
             _run(model, tensors, (input_ids, attention_mask), precision=precision)
     return PassMemory(activations_bytes=living.most_bytes, autocast_bytes=living.most_copies_bytes)
 
@@ -84,6 +95,30 @@ def _training_mode(model: nn.Module) -> Iterator[None]:
     finally:
         for module, is_training in was.items():
             module.training = is_training
+
+
+class _AsOnCuda(TorchFunctionMode):
+    """Lets the CPU's operators keep what CUDA's keep.
+
+    CUDA's dropout keeps a byte for each element, the CPU's a factor of the input's type.
+    CUDA's autocast casts to fp32 before a softmax or LayerNorm, the CPU's does not
+    (https://docs.pytorch.org/docs/stable/amp.html, "CUDA Ops that can autocast to float32").
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        if name == "dropout":
+            return _dropout(*args, **kwargs)
+        if name in ("softmax", "log_softmax", "layer_norm") and args:
+            return func(args[0].float(), *args[1:], **kwargs)
+        return func(*args, **kwargs)
+
+
+def _dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    return torch.native_dropout(input, p, training)[0] if training and p > 0.0 else input
 
 
 class _LivingStorages(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's own

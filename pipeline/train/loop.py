@@ -1,5 +1,6 @@
 """The training of one worker, start to end, in plain torch; Ray is not needed to run it."""
 
+import socket
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
@@ -11,6 +12,7 @@ from pipeline.train.checkpoint_writer import CheckpointWriter
 from pipeline.train.group import Group
 from pipeline.train.guards import demand_steps
 from pipeline.train.history import StepRecord
+from pipeline.train.memory import check_memory
 from pipeline.train.observers import Observer
 from pipeline.train.recorder import Recorder
 from pipeline.train.resume import resume
@@ -54,8 +56,8 @@ def run_training(  # noqa: PLR0913 — what a caller may give is one list; most 
         The step that the run went on from; 0 for a new one.
 
     Raises:
-        TrainingError: a loss is not finite, every step is skipped, an epoch has no steps, or
-            the checkpoint is of another training; on every rank.
+        TrainingError: a loss is not finite, every step is skipped, an epoch has no steps, a
+            device is too small, or the checkpoint is of another training; on every rank.
         FolderError: a checkpoint could not be written; on rank 0 alone.
     """
     demand_steps(run.epoch_steps)
@@ -64,6 +66,7 @@ def run_training(  # noqa: PLR0913 — what a caller may give is one list; most 
         for observer in observers:
             stack.callback(observer.close)
         model, _ = build_new_model(run.architecture, seed=run.job.seed, pretrained=run.pretrained)
+        _demand_memory(run, group=group, device=device)
         state = Optimisation(model, run.job.train, device=device)
         start = resume(run, state, group=group)
         if start.is_finished:
@@ -90,3 +93,10 @@ def run_training(  # noqa: PLR0913 — what a caller may give is one list; most 
             if is_saved and on_checkpoint:
                 on_checkpoint(record)
     return start.step
+
+
+def _demand_memory(run: TrainingRun, *, group: Group, device: torch.device) -> None:
+    if run.memory is None:
+        return
+    hosts = group.gather_objects(socket.gethostname())
+    check_memory(run.memory, device, hosts.count(hosts[group.rank]), group=group)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import nn
@@ -9,7 +10,7 @@ from torch import nn
 from pipeline.config import JobConfig
 from pipeline.contract.batching import IntArray
 from pipeline.contract.errors import TrainingError
-from pipeline.train.activations import PassMemory, measure_pass
+from pipeline.train.activations import DeviceType, PassMemory, measure_pass
 from pipeline.train.device_memory import available_bytes
 from pipeline.train.group import Group
 from pipeline.train.step import Precision
@@ -69,7 +70,12 @@ class MemoryLedger:
 
 
 def build_memory_ledger(
-    model: nn.Module, *, precision: Precision, rows: int, seq_len: int
+    model: nn.Module,
+    *,
+    precision: Precision,
+    rows: int,
+    seq_len: int,
+    device_type: DeviceType = "cpu",
 ) -> MemoryLedger:
     """Return the ledger of a model trained by AdamW.
 
@@ -80,15 +86,18 @@ def build_memory_ledger(
         precision: of the forward pass.
         rows: of the worst pass of one worker.
         seq_len: tokens of its rows.
+        device_type: where the run is to be.
     """
+    measure = partial(
+        measure_pass, model, precision=precision, seq_len=seq_len, device_type=device_type
+    )
     size = sum(parameter.nbytes for parameter in model.parameters())
     buffers = sum(buffer.nbytes for buffer in model.buffers())
     one: PassMemory | None = None
     worst: PassMemory | None = None
     because = None
     try:
-        one = measure_pass(model, precision=precision, rows=1, seq_len=seq_len)
-        worst = measure_pass(model, precision=precision, rows=rows, seq_len=seq_len)
+        one, worst = measure(rows=1), measure(rows=rows)
     except Exception as error:  # A model of the user's may raise anything; it is said.
         because = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
     return MemoryLedger(
@@ -117,7 +126,13 @@ def build_job_ledger(model: nn.Module, job: JobConfig, lengths: IntArray) -> Mem
     rows = min(train.micro_batch, -(-train.global_batch // job.ray.worker_range[0]), len(lengths))
     if train.max_batch_tokens is not None:
         rows = min(rows, max(train.max_batch_tokens // longest, 1))
-    return build_memory_ledger(model, precision=train.precision, rows=rows, seq_len=longest)
+    return build_memory_ledger(
+        model,
+        precision=train.precision,
+        rows=rows,
+        seq_len=longest,
+        device_type="cuda" if job.ray.use_gpu else "cpu",
+    )
 
 
 def describe_memory(ledger: MemoryLedger) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from pipeline.config import JobConfig, Task, resolve_location
+from pipeline.config import JobConfig, Task
 from pipeline.contract.errors import ConfigError
 from pipeline.contract.folder import fingerprint, sha256_file
 from pipeline.contract.shards import Shards, load_shards
@@ -19,6 +19,7 @@ from pipeline.model.architecture import (
     HF_CONFIG_NAME,
     Architecture,
     build_random_architecture,
+    find_pretrained,
     read_hf_architecture,
 )
 from pipeline.model.checkpoint_manifest import (
@@ -28,6 +29,7 @@ from pipeline.model.checkpoint_manifest import (
     chosen_entry,
     read_checkpoint_manifest,
 )
+from pipeline.model.shape_check import check_logits
 from pipeline.model.weights import WEIGHTS_NAME, build_new_model
 from pipeline.quality import is_bio
 from pipeline.stage import StageResult
@@ -70,7 +72,8 @@ def train(job: JobConfig, *, force: bool = False, fit: Fit | None = None) -> Sta
         FolderError: the shards cannot be used, or the target is no checkpoint folder or holds
             an unfinished training of other settings.
         WeightsError: the pretrained weights do not fit.
-        ConfigError: a setting does not fit the shards or the pretrained model.
+        ConfigError: a setting does not fit the shards or the pretrained model, or
+            model.factory gives no model to train.
         TrainingError: training cannot start or go on.
     """
     shards = load_shards(job.shards_dir)
@@ -81,6 +84,7 @@ def train(job: JobConfig, *, force: bool = False, fit: Fit | None = None) -> Sta
         return _result(run, is_reused=True)
     judge_folder(run, force=force)  # before the weights are loaded
     model, notes = build_new_model(run.architecture, seed=job.seed, pretrained=run.pretrained)
+    notes += check_logits(model, run.architecture)
     run = replace(run, memory=build_job_ledger(model, job, shards.split("train").lengths))
     del model
     notes += open_run(run, shards, force=force)
@@ -112,7 +116,7 @@ def plan_run(job: JobConfig, shards: Shards) -> TrainingRun:
     """
     _demand_fit(job, shards)
     _demand_measurable(job, shards)
-    pretrained = Path(resolve_location(job.model.pretrained)) if job.model.pretrained else None
+    pretrained = find_pretrained(job.model)
     encoder = load_text_encoder(shards.folder, shards.text_settings)
     architecture = _build_architecture(job, shards, encoder=encoder, pretrained=pretrained)
     epoch_steps = count_steps(

@@ -100,12 +100,15 @@ def autocast_dtype(precision: Precision) -> torch.dtype:
 
 
 def decay_groups(model: nn.Module, *, weight_decay: float) -> list[dict[str, object]]:
-    """Return AdamW's two groups: matrices decay, biases and LayerNorm weights do not."""
+    """Return AdamW's two groups: matrices decay, biases and the weights of norms do not.
+
+    The latter are told by their one dimension. Frozen parameters are in neither.
+    """
     decayed: list[nn.Parameter] = []
     spared: list[nn.Parameter] = []
-    for name, parameter in model.named_parameters():
-        is_spared = name.endswith("bias") or "LayerNorm" in name
-        (spared if is_spared else decayed).append(parameter)
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            (spared if parameter.ndim < 2 else decayed).append(parameter)
     return [
         {"params": decayed, "weight_decay": weight_decay},
         {"params": spared, "weight_decay": 0.0},

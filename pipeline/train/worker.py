@@ -13,11 +13,12 @@ from pipeline.model.checkpoint_manifest import ROLLING
 from pipeline.train.backoff import StepRunner
 from pipeline.train.checkpoint import CheckpointLabel, capture_state
 from pipeline.train.checkpoint_writer import CheckpointWriter
-from pipeline.train.device_memory import read_memory, reset_peak
+from pipeline.train.device_memory import MemoryReading, read_memory, reset_peak
 from pipeline.train.group import Group, seed_step
 from pipeline.train.guards import skipped_too_often
 from pipeline.train.history import StepRecord, ValidationRecord
 from pipeline.train.loader import LoadedStep
+from pipeline.train.memory_watch import MemoryWatch
 from pipeline.train.recorder import Recorder
 from pipeline.train.resume import Start
 from pipeline.train.rng import capture_rng
@@ -56,6 +57,7 @@ class Worker:
             report_dir=run.checkpoint_dir,
         )
         self._step_now = start.step
+        self._memory_watch = MemoryWatch()
         self._last: StepRecord | None = None
         self._is_best = False
         self._saved_step = start.step
@@ -87,6 +89,7 @@ class Worker:
             raise
         self._last = record
         self._recorder.step(record)
+        self._watch_memory(record)
         self._count_skipped(record, loaded)
         measured = self._validate(record) if self._run.is_validated(record.step) else None
         self._is_best = measured is not None and measured.is_best
@@ -140,6 +143,16 @@ class Worker:
 
     def _tell_out_of_memory(self, message: str, limit: int) -> None:
         self._recorder.event("out_of_memory", message, step=self._step_now)
+
+    def _watch_memory(self, record: StepRecord) -> None:
+        reading = MemoryReading(
+            allocated_bytes=record.memory_allocated_bytes,
+            reserved_bytes=record.memory_reserved_bytes,
+            peak_bytes=record.memory_peak_bytes,
+        )
+        if found := self._memory_watch.observe(record.step, reading, record.longest):
+            kind, message = found
+            self._recorder.event(kind, message, step=record.step)
 
     def _count_skipped(self, record: StepRecord, loaded: LoadedStep) -> None:
         self._skips = self._skips.after(is_skipped=record.skipped)

@@ -1,5 +1,7 @@
 """The pretrained folder is looked at before any work, and the message says how to get one."""
 
+import sys
+
 import pytest
 
 from pipeline.__main__ import main
@@ -9,13 +11,13 @@ from pipeline.contract.errors import ConfigError
 FILES = ("config.json", "model.safetensors", "tokenizer.json")
 
 
-def job_with(pretrained):
+def job_with(pretrained, **model):
     return JobConfig.model_validate(
         {
             "name": "small",
             "output_dir": "out",
             "data": {"files": ["rows.csv"]},
-            "model": {"pretrained": pretrained},
+            "model": {"pretrained": pretrained, **model},
         }
     )
 
@@ -65,6 +67,27 @@ def test_a_whole_folder_and_a_random_start_pass(tmp_path):
 
     check_pretrained(job_with(str(tmp_path)))
     check_pretrained(job_with(None))
+
+
+def test_a_model_of_ones_own_needs_only_the_tokenizer(tmp_path):
+    (tmp_path / "tokenizer.json").write_text("{}")
+
+    check_pretrained(job_with(str(tmp_path), factory="my_models.text:build"))
+
+
+@pytest.mark.parametrize("command", ["prepare", "train", "run"])
+def test_the_stages_that_need_a_model_of_ones_own_look_for_it_first(
+    tmp_path, monkeypatch, capsys, command
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*sys.path])
+    (tmp_path / "job.yaml").write_text("name: a\noutput_dir: out\ndata: {files: none.csv}\n")
+
+    sets = ["--set", "model.factory=not_written_yet:build"]
+    assert main([command, "--config", "job.yaml", *sets]) == 2
+
+    message = capsys.readouterr().err
+    assert "error: model.factory: there is no module not_written_yet; searched were" in message
 
 
 @pytest.mark.parametrize("command", ["prepare", "train", "run"])

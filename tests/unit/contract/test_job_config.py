@@ -116,6 +116,54 @@ def test_pretrained_weights_decide_the_width_themselves(file):
     assert job.model.pretrained == "weights"
 
 
+def test_a_model_of_ones_own_decides_its_width_itself(file):
+    sets = ["model.factory=my_models.text:build", "model.hidden_size=130"]
+
+    assert load_job(file, sets).settings.model.factory == "my_models.text:build"
+
+
+def test_arguments_of_a_factory_keep_their_types_and_exponents_become_numbers(file):
+    given = "width: 64, dropout: 0.1, is_deep: true, rate: 1e-4, norm: group"
+    file.write_text(f"{MINIMAL}model: {{factory: 'a:b', factory_arguments: {{{given}}}}}\n")
+
+    arguments = load_job(file, ["model.factory_arguments.depth=2"]).settings.model.factory_arguments
+
+    assert arguments == {
+        "width": 64,
+        "dropout": 0.1,
+        "is_deep": True,
+        "rate": 1e-4,
+        "norm": "group",
+        "depth": 2,
+    }
+    assert [type(value) for value in arguments.values()] == [int, float, bool, float, str, int]
+
+
+@pytest.mark.parametrize(
+    "factory", ["my_models.text", "my_models:text:build", "my_models..text:b", "models/text.py:b"]
+)
+def test_a_factory_that_is_no_import_path_is_refused(file, factory):
+    with pytest.raises(ConfigError, match=r"is no import path\. Write package\.module:function"):
+        load_job(file, [f"model.factory={factory}"])
+
+
+@pytest.mark.parametrize(
+    ("sets", "message"),
+    [
+        (["model.factory_arguments.width=3"], "given without factory. Set factory or take"),
+        (
+            ["model.factory=a:b", "model.factory_arguments={num_labels: 3, vocab_size: 5}"],
+            "factory_arguments holds num_labels, vocab_size, which the factory is given anyway",
+        ),
+    ],
+)
+def test_arguments_without_use_are_refused(file, sets, message):
+    with pytest.raises(ConfigError) as caught:
+        load_job(file, sets)
+
+    assert message in str(caught.value)
+
+
 def test_plain_locations_stay_as_they_are():
     assert resolve_location("data/*.csv") == "data/*.csv"
     assert resolve_location("s3://bucket/key") == "s3://bucket/key"

@@ -47,6 +47,17 @@ class LooksAtValues(nn.Module):
         return self.head(input_ids[:, :4].float())
 
 
+class SoftmaxOfProducts(nn.Module):
+    """The softmax gets what a matrix product gives, half precision under autocast."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(4, 100)
+
+    def forward(self, input_ids, attention_mask):
+        return self.head(input_ids[:, :4].float()).softmax(dim=-1)
+
+
 def real_pass_bytes(model, *, precision, rows, seq_len):
     """Return the most bytes that live storages take while a real pass runs."""
     for parameter in model.parameters():
@@ -108,6 +119,31 @@ def test_measured_pass_takes_what_autograd_keeps_and_little_more():
 
     saved = saved_bytes(model, rows=64, seq_len=16)
     assert saved < measured < saved * 1.1
+
+
+def test_dropout_keeps_a_byte_an_element_on_cuda():
+    model, rows, seq_len = build_tiny_model(dropout=0.1), 64, 16
+
+    on_cpu, on_cuda = (
+        measure_pass(model, precision="fp32", rows=rows, seq_len=seq_len, device_type=kind)
+        for kind in ("cpu", "cuda")
+    )
+
+    # One dropout of 12 channels after the embeddings, two in each of 2 layers, and one of the
+    # scores of 2 heads; the last, of pooled vectors, is hardly anything.
+    elements = rows * seq_len * (5 * 12 + 2 * 2 * seq_len)
+    saved = on_cpu.activations_bytes - on_cuda.activations_bytes
+    assert saved == pytest.approx(3 * elements, rel=0.1)
+
+
+def test_softmax_and_layer_norm_are_in_fp32_under_autocast_on_cuda():
+    on_cpu, on_cuda = (
+        measure_pass(SoftmaxOfProducts(), precision="bf16", rows=64, seq_len=16, device_type=kind)
+        for kind in ("cpu", "cuda")
+    )
+
+    assert on_cuda.activations_bytes >= on_cpu.activations_bytes + 2 * 64 * 100
+    assert on_cuda.autocast_bytes == on_cpu.autocast_bytes
 
 
 def test_half_precision_copies_are_those_of_the_multiplied_matrices():

@@ -3,6 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from torch import nn
 from train_fakes import build_thread_groups
 from train_samples import build_micro_batch, build_tiny_model
 
@@ -190,6 +191,18 @@ def test_biases_and_layer_norms_do_not_decay():
     spared_names = {names[id(parameter)] for parameter in spared["params"]}
     assert all(name.endswith("bias") or "LayerNorm" in name for name in spared_names)
     assert len(decayed["params"]) + len(spared["params"]) == len(names)
+
+
+def test_of_any_model_vectors_are_spared_decay_and_frozen_parameters_stay_out():
+    model = nn.ModuleDict(
+        {"in": nn.Linear(3, 3), "norm": nn.GroupNorm(1, 3), "out": nn.Linear(3, 2)}
+    )
+    model["out"].weight.requires_grad_(False)
+
+    decayed, spared = decay_groups(model, weight_decay=0.01)
+
+    assert decayed["params"] == [model["in"].weight]
+    assert len(spared["params"]) == 4
 
 
 def test_dropout_seeds_differ_by_step_and_rank_and_repeat():
