@@ -176,22 +176,23 @@ def _live(work, task, folder, log, moment):
     with log.with_suffix(".txt").open("w") as shown:
         os.dup2(shown.fileno(), sys.stdout.fileno())
         os.dup2(shown.fileno(), sys.stderr.fileno())
-    done = _steps_done(folder)
-    _keep_order(log, done)
-    if moment is not None:
-        _die_at(moment, done)
-    work(task)
+
+    def fit(run, group):
+        # From here on every forward pass in train mode is one of a step.
+        done = _steps_done(folder)
+        _keep_order(log, done)
+        if moment is not None:
+            _die_at(moment, done)
+        run_training(run, group=group, device=torch.device("cpu"), num_threads=1)
+
+    work(task, fit)
 
 
-def _train_alone(job):
-    train(job, fit=_fit)
+def _train_alone(job, fit):
+    train(job, fit=lambda run: fit(run, SingleGroup()))
 
 
-def _fit(run):
-    run_training(run, group=SingleGroup(), device=torch.device("cpu"), num_threads=1)
-
-
-def _train_together(task):
+def _train_together(task, fit):
     run, member = task
     distributed.init_process_group(
         "gloo",
@@ -200,7 +201,7 @@ def _train_together(task):
         world_size=member.world_size,
         timeout=timedelta(seconds=30),
     )
-    run_training(run, group=DistributedGroup(), device=torch.device("cpu"), num_threads=1)
+    fit(run, DistributedGroup())
     distributed.destroy_process_group()
 
 
@@ -212,8 +213,6 @@ class _Done:
 
 
 def _steps_done(folder):
-    if not (folder / "manifest.json").exists():
-        return _Done(0)
     entries = read_manifest(folder)["checkpoints"]
     return _Done(max((entry["step"] for entry in entries), default=0))
 
