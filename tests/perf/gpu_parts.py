@@ -113,7 +113,7 @@ def sum_of(records: list[StepRecord], name: str) -> float:
 
 def train(run: TrainingRun, device: torch.device, **options: Any) -> int:
     """Run the plain loop."""
-    return run_training(run, group=SingleGroup(), device=device, num_threads=2, **options)
+    return run_training(run, group=SingleGroup(), device=device, num_threads=1, **options)
 
 
 def stop_at(run: TrainingRun, device: torch.device, *, step: int) -> None:
