@@ -9,7 +9,7 @@ from timing import THREADS, WARM_UP_STEPS, measure
 pytestmark = pytest.mark.perf
 
 NUM_ROWS = 3200
-MEASURED_STEPS = 10
+MEASURED_STEPS = 8
 ROUNDS = 3
 MAX_SEQ_LEN = 256
 TARGETS = {
