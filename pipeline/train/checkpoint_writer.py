@@ -95,18 +95,20 @@ class CheckpointWriter:
 
 
 class _Copier:
-    """Copies states to the CPU.
+    """Copies states into memory that it keeps for the next copy.
 
-    Copies of CUDA tensors lie in page-locked memory, which is several times as fast and slow to
-    get, so it is kept for the next copy. Ordinary memory goes back to the system.
+    Fresh memory costs more than the copy: page faults on a CPU, page locking for CUDA, where
+    locked memory is several times as fast. Into kept memory a copy moves fewer bytes than the
+    optimiser's part of a step does. The most that is held is the same: one copy.
     """
 
     def __init__(self) -> None:
-        self._locked: dict[str, Tensor] = {}
+        self._kept: dict[str, Tensor] = {}
+        self._is_locked = False
 
     def copy(self, state: dict[str, Any]) -> dict[str, Any]:
         copied: dict[str, Any] = self._copy(state, "")
-        if self._locked:
+        if self._is_locked:
             torch.cuda.synchronize()
         return copied
 
@@ -117,10 +119,9 @@ class _Copier:
             return [self._copy(inner, f"{place}/{at}") for at, inner in enumerate(value)]
         if not isinstance(value, Tensor):
             return value
-        if value.device.type != "cuda":
-            return value.detach().clone()
-        locked = self._locked.get(place)
-        if locked is None or (locked.shape, locked.dtype) != (value.shape, value.dtype):
-            locked = torch.empty(value.shape, dtype=value.dtype, pin_memory=True)
-            self._locked[place] = locked
-        return locked.copy_(value.detach(), non_blocking=True)
+        kept = self._kept.get(place)
+        if kept is None or (kept.shape, kept.dtype) != (value.shape, value.dtype):
+            is_cuda = value.device.type == "cuda"
+            kept = torch.empty(value.shape, dtype=value.dtype, pin_memory=is_cuda)
+            self._kept[place], self._is_locked = kept, self._is_locked or is_cuda
+        return kept.copy_(value.detach(), non_blocking=True)

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 
 import torch
 
+from pipeline.contract.errors import TrainingError
 from pipeline.model.weights import build_new_model
 from pipeline.train.checkpoint import drop_later_checkpoints
 from pipeline.train.checkpoint_writer import CheckpointWriter
@@ -99,4 +100,11 @@ def _demand_memory(run: TrainingRun, *, group: Group, device: torch.device) -> N
     if run.memory is None:
         return
     hosts = group.gather_objects(socket.gethostname())
-    check_memory(run.memory, device, hosts.count(hosts[group.rank]), group=group)
+    own: TrainingError | None = None
+    try:
+        check_memory(run.memory, device, hosts.count(hosts[group.rank]))
+    except TrainingError as error:
+        own = error
+    # All ranks must stop, or those that have room wait for the others.
+    if errors := [error for error in group.gather_objects(own) if error]:
+        raise errors[0]

@@ -7,12 +7,9 @@ from functools import partial
 import torch
 from torch import nn
 
-from pipeline.config import JobConfig
-from pipeline.contract.batching import IntArray
 from pipeline.contract.errors import TrainingError
 from pipeline.train.activations import DeviceType, PassMemory, measure_pass
 from pipeline.train.device_memory import available_bytes
-from pipeline.train.group import Group
 from pipeline.train.step import Precision
 
 _ADAMW_VALUES = 2
@@ -113,28 +110,6 @@ def build_memory_ledger(
     )
 
 
-def build_job_ledger(model: nn.Module, job: JobConfig, lengths: IntArray) -> MemoryLedger:
-    """Return the ledger of a job's worst pass.
-
-    Args:
-        model: see :func:`build_memory_ledger`.
-        job: bounds the rows of a pass.
-        lengths: tokens of the training rows, ``int64 [rows]``, not empty.
-    """
-    train, longest = job.train, int(lengths.max())
-    # With the fewest workers each has the most rows.
-    rows = min(train.micro_batch, -(-train.global_batch // job.ray.worker_range[0]), len(lengths))
-    if train.max_batch_tokens is not None:
-        rows = min(rows, max(train.max_batch_tokens // longest, 1))
-    return build_memory_ledger(
-        model,
-        precision=train.precision,
-        rows=rows,
-        seq_len=longest,
-        device_type="cuda" if job.ray.use_gpu else "cpu",
-    )
-
-
 def describe_memory(ledger: MemoryLedger) -> str:
     """Return the ledger in one line of megabytes (10**6 bytes)."""
     shape = f"{ledger.rows} rows of {ledger.seq_len} tokens"
@@ -157,26 +132,23 @@ def check_memory(
     device: torch.device,
     num_local_workers: int,
     *,
-    group: Group,
     available: Callable[[torch.device], int] = available_bytes,
 ) -> None:
     """Refuse a training that does not fit; call it before the model is put on the device.
 
-    Every rank must call it; all judge by the rank that has least, so none waits for another.
     What torch, Ray and the interpreter take by themselves is in use already and so not counted.
 
     Args:
         ledger: of one worker.
         device: of this worker.
         num_local_workers: on this machine; they share its memory if the device is a CPU.
-        group: this worker's rank among all.
         available: reads the bytes that can still be allocated.
 
     Raises:
-        TrainingError: with both numbers and the largest micro-batch that fits; on every rank.
+        TrainingError: with both numbers and the largest micro-batch that fits.
     """
     is_shared = device.type == "cpu" and num_local_workers > 1
-    there = min(group.gather([available(device) // (num_local_workers if is_shared else 1)]))
+    there = available(device) // (num_local_workers if is_shared else 1)
     if ledger.total_bytes <= there:
         return
     rows = ledger.rows_within(there)

@@ -34,9 +34,10 @@ from pipeline.model.weights import WEIGHTS_NAME, build_new_model
 from pipeline.quality import is_bio
 from pipeline.stage import StageResult
 from pipeline.train.checkpoint import find_latest_checkpoint
-from pipeline.train.memory import build_job_ledger, describe_memory
+from pipeline.train.memory import build_memory_ledger, describe_memory
 from pipeline.train.resume_rules import is_finished, judge_folder, keep_choices, open_run
 from pipeline.train.schedule import describe_schedule
+from pipeline.train.step_rows import find_worst_pass
 from pipeline.train.training_run import TrainingRun
 
 Fit = Callable[[TrainingRun], None]
@@ -85,8 +86,16 @@ def train(job: JobConfig, *, force: bool = False, fit: Fit | None = None) -> Sta
     judge_folder(run, force=force)  # before the weights are loaded
     model, notes = build_new_model(run.architecture, seed=job.seed, pretrained=run.pretrained)
     notes += check_logits(model, run.architecture)
-    run = replace(run, memory=build_job_ledger(model, job, shards.split("train").lengths))
+    rows, seq_len = find_worst_pass(job, shards)
+    ledger = build_memory_ledger(
+        model,
+        precision=job.train.precision,
+        rows=rows,
+        seq_len=seq_len,
+        device_type="cuda" if job.ray.use_gpu else "cpu",
+    )
     del model
+    run = replace(run, memory=ledger)
     notes += open_run(run, shards, force=force)
     if not run.num_validation_rows and job.train.validate_every_steps != 0:
         notes.append("the shards hold no validation rows, so nothing is measured while training")

@@ -33,7 +33,7 @@ class TrainingRun:
     deciding: dict[str, Any]
     """Every setting and input that decides what is learned, kept in the manifest."""
     memory: MemoryLedger | None = None
-    """What each worker takes; the stage fills it in once it has built the model."""
+    """What each worker needs; None leaves out the look at the device before the first step."""
 
     @property
     def total_steps(self) -> int:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from pipeline.contract.errors import NotFiniteError, TrainingError
 from pipeline.model.checkpoint_manifest import ROLLING
@@ -77,13 +78,15 @@ class Worker:
         """
         if self._writer:
             self._writer.check()
-        rng_before = capture_rng(self._state.device)
+        rng = capture_rng(self._state.device)
+        # A forward pass may change buffers, such as BatchNorm's means, before its loss is known.
+        buffers = [buffer.clone() for buffer in self._state.model.buffers()]
         started = time.perf_counter()
         loaded = next(steps)
         try:
             record = self._step(loaded, started=started)
         except TrainingError as error:
-            self._leave_state_before(rng_before)
+            self._leave_state_before(rng, buffers)
             if isinstance(error, NotFiniteError):
                 self._recorder.event("not_finite", str(error).rstrip("."), step=loaded.step)
             raise
@@ -203,9 +206,11 @@ class Worker:
         self._recorder.event("early_stop", message, step=record.step)
         return True
 
-    def _leave_state_before(self, rng: dict[str, Any]) -> None:
+    def _leave_state_before(self, rng: dict[str, Any], buffers: list[Tensor]) -> None:
         # The failed step has changed no weights. What is before the first step, the seed makes;
         # what a resumed run begins with, is in its checkpoint.
+        for buffer, before in zip(self._state.model.buffers(), buffers, strict=True):
+            buffer.copy_(before)
         if self._last is not None and self._saved_step < self._last.step:
             self._save(self._last, ROLLING, rng=rng)
         if self._writer:

@@ -5,17 +5,41 @@ import pytest
 import torch
 from train_fakes import Listener, Notices, build_thread_groups
 from train_runs import run_together, run_until, run_with, without_dropout
-from train_samples import build_job, prepare_run
+from train_samples import MAX_SEQ_LEN, build_job, prepare_run
 
+from pipeline.config.model import ModelSettings
 from pipeline.contract.errors import NotFiniteError, TrainingError
 from pipeline.contract.folder import read_manifest
-from pipeline.model.weights import build_new_model
 from pipeline.train.checkpoint import find_latest_checkpoint, load_checkpoint
 from pipeline.train.events import read_events
 from pipeline.train.guards import SkippedSteps
 from pipeline.train.history import read_history, read_validations
 from pipeline.train.loop import run_training
-from pipeline.train.memory import build_memory_ledger
+
+COUNTING_MODEL = """
+import torch
+from torch import nn
+
+
+class CountingModel(nn.Module):
+    def __init__(self, vocab_size, num_labels):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, 4)
+        self.hidden = nn.Linear(4, 4)
+        self.classifier = nn.Linear(4, num_labels)
+        self.register_buffer("num_passes", torch.zeros(()))
+
+    def forward(self, input_ids, attention_mask):
+        if self.training:
+            self.num_passes += 1
+        mask = attention_mask.unsqueeze(2).float()
+        words = (self.embedding(input_ids) * mask).sum(1) / mask.sum(1)
+        return self.classifier(self.hidden(words))
+
+
+def build(*, vocab_size, num_labels, max_seq_len, pad_token_id):
+    return CountingModel(vocab_size, num_labels)
+"""
 
 
 def explode(tmp_path, **settings):
@@ -42,6 +66,24 @@ def test_loss_that_is_not_finite_leaves_the_state_before_it_in_a_checkpoint(tmp_
     with pytest.raises(NotFiniteError):
         run_with(run)
     assert [record.step for record in read_history(run.checkpoint_dir)] == steps
+
+
+def test_buffers_in_that_checkpoint_are_those_before_the_failed_step(tmp_path, monkeypatch):
+    (tmp_path / "counting_model.py").write_text(COUNTING_MODEL)
+    monkeypatch.syspath_prepend(tmp_path)
+    job = build_job(tmp_path, checkpoint_every_steps=100, warmup_share=0.0)
+    model = ModelSettings(max_seq_len=MAX_SEQ_LEN, factory="counting_model:build")
+    train = job.train.model_copy(update={"base_lr": 1e36})
+    buckets = job.buckets.model_copy(update={"max_padding": 0.99})  # one pass for a step
+    changes = {"model": model, "train": train, "buckets": buckets}
+    run = prepare_run(job.model_copy(update=changes))
+
+    with pytest.raises(NotFiniteError):
+        run_with(run)
+
+    state = load_checkpoint(find_latest_checkpoint(run.checkpoint_dir))
+    [num_passes] = [float(v) for name, v in state["model"].items() if "num_passes" in name]
+    assert num_passes == state["step"] >= 1
 
 
 def test_two_ranks_stop_alike_at_a_loss_that_is_not_finite(tmp_path):
@@ -155,15 +197,3 @@ def test_observers_are_closed_when_the_training_fails(tmp_path):
 
     assert listener.num_closed == 1
     assert listener.told[-1].kind == "not_finite"
-
-
-def test_training_that_is_too_large_for_a_device_is_refused_on_all_ranks(tmp_path):
-    run = prepare_run(build_job(tmp_path))
-    model, _ = build_new_model(run.architecture, seed=1, pretrained=None)
-    ledger = build_memory_ledger(model, precision="fp32", rows=4, seq_len=12)
-    huge = replace(run, memory=replace(ledger, parameters_bytes=10**16))
-
-    with pytest.raises(TrainingError, match=r"each of 2 workers can have .*Not even one row fits"):
-        run_together(huge, 2)
-
-    assert read_history(run.checkpoint_dir) == []

@@ -1,18 +1,13 @@
-from concurrent.futures import ThreadPoolExecutor
-
-import numpy as np
 import pytest
 import torch
 from torch import nn
-from train_fakes import LivingBytes, build_thread_groups
-from train_samples import build_job, build_tiny_model
+from train_fakes import LivingBytes
+from train_samples import build_tiny_model
 
 from pipeline.config import Task
 from pipeline.contract.errors import TrainingError
 from pipeline.train.activations import measure_pass
-from pipeline.train.group import SingleGroup
 from pipeline.train.memory import (
-    build_job_ledger,
     build_memory_ledger,
     check_memory,
     describe_memory,
@@ -178,9 +173,8 @@ def test_model_that_cannot_be_measured_says_so_and_is_checked_without_activation
         judge(ledger, there=159)
 
 
-def judge(ledger, *, there, num_local_workers=1, device=CPU, group=None):
-    group = group or SingleGroup()
-    check_memory(ledger, device, num_local_workers, group=group, available=lambda _: there)
+def judge(ledger, *, there, num_local_workers=1, device=CPU):
+    check_memory(ledger, device, num_local_workers, available=lambda _: there)
 
 
 def test_refusal_names_both_numbers_and_the_largest_micro_batch_that_fits():
@@ -198,39 +192,6 @@ def test_refusal_names_both_numbers_and_the_largest_micro_batch_that_fits():
     assert f"Set train.micro_batch to {rows} or lower." in message
     fits = build_memory_ledger(model, precision="fp32", rows=rows, seq_len=16)
     assert 0.9 * there < fits.total_bytes <= there
-
-
-def test_all_ranks_are_refused_when_one_has_too_little():
-    ledger = build_memory_ledger(build_tiny_model(), precision="fp32", rows=4, seq_len=16)
-
-    def run(group):
-        there = ledger.total_bytes - (group.rank == 1)
-        with pytest.raises(TrainingError) as caught:
-            judge(ledger, there=there, group=group)
-        return str(caught.value)
-
-    with ThreadPoolExecutor(3) as pool:
-        assert len(set(pool.map(run, build_thread_groups(3)))) == 1
-
-
-@pytest.mark.parametrize(
-    ("settings", "rows"),
-    [
-        ({"micro_batch": 8, "global_batch": 32}, 8),
-        ({"micro_batch": 8, "global_batch": 9}, 5),
-        ({"micro_batch": 8, "global_batch": 32, "max_batch_tokens": 20}, 2),
-        ({"micro_batch": 8, "global_batch": 32, "max_batch_tokens": 5}, 1),
-        ({"micro_batch": 90, "global_batch": 900}, 18),
-    ],
-)
-def test_worst_pass_has_the_most_rows_that_a_worker_can_get(tmp_path, settings, rows):
-    job = build_job(tmp_path, **settings)
-    ray = job.ray.model_copy(update={"num_workers": (2, 4)})
-    lengths = np.array([*[4] * 17, 9])
-
-    ledger = build_job_ledger(build_tiny_model(), job.model_copy(update={"ray": ray}), lengths)
-
-    assert (ledger.rows, ledger.seq_len) == (rows, 9)
 
 
 def test_cuda_devices_are_not_shared():
