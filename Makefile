@@ -49,8 +49,9 @@ fix: $(INSTALLED)  ## format and mend what can be mended
 test-ray: $(INSTALLED)  ## only the tests that start Ray
 	@$(BIN)/python -m pytest -m "ray and not gpu and not perf" $(ARGS)
 
-test-gpu: $(INSTALLED)  ## only the tests that need a CUDA device
+test-gpu: $(INSTALLED)  ## only the tests and checks that need a CUDA device
 	@$(BIN)/python -m pytest -m gpu $(ARGS)
+	@$(BIN)/python tests/perf/gpu_train.py
 
 bench: $(INSTALLED)  ## the measurements behind tests/perf/RESULTS.md
 	@$(PIP) install -q -c constraints.txt -e '.[bench]'

@@ -85,9 +85,9 @@ def write_shards(job: JobConfig, *, rows: int = 18) -> None:
     write_manifest(job.shards_dir, manifest)
 
 
-def prepare_run(job: JobConfig) -> TrainingRun:
+def prepare_run(job: JobConfig, *, rows: int = 18) -> TrainingRun:
     """Write shards and an empty checkpoint folder, as the stage does before it starts Ray."""
-    write_shards(job)
+    write_shards(job, rows=rows)
     shards = load_shards(job.shards_dir)
     run = plan_run(job, shards)
     open_run(run, shards, force=False)
