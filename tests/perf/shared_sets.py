@@ -1,11 +1,12 @@
 """Prepares public data sets and prints what became of their rows.
 
     python tests/perf/shared_sets.py FOLDER OUT [--only NAME]
+    python tests/perf/shared_sets.py FOLDER FOLDER --only clinc150 --inputs
 
 FOLDER holds one folder a set, as published: banking77 (train.csv, test.csv), clinc150
 (data_full.json), wnut17 (three CoNLL files), spamassassin (messages_txt.tar.xz) and blns
-(blns.json). OUT gets the input files, job files and shards. Every set is tried; the exit
-status is 1 if one failed.
+(blns.json). OUT gets the input files, job files and shards; with --inputs the input files
+alone, for jobs of your own. Every set is tried; the exit status is 1 if one failed.
 """
 
 import argparse
@@ -36,11 +37,17 @@ def main() -> int:
     parser.add_argument("folder", type=Path, help="holds a folder for each set")
     parser.add_argument("out", type=Path, help="gets inputs, jobs and shards")
     parser.add_argument("--only", choices=SETS, help="this set alone")
+    parser.add_argument("--inputs", action="store_true", help="write the input files alone")
     options = parser.parse_args()
+    names = [options.only] if options.only else list(SETS)
+    if options.inputs:
+        for name in names:
+            print(name, *convert(name, options.folder, options.out)["data"]["files"])
+        return 0
     failed = []
-    for name in [options.only] if options.only else SETS:
+    for name in names:
         print(f"\n=== {name}", flush=True)
-        job_file = write_inputs(name, options.folder.resolve() / name, options.out.resolve() / name)
+        job_file = write_job(name, options.folder, options.out)
         shards = job_file.parent / "shards"
         if not (textlane("prepare", "--config", job_file) and textlane("inspect", shards)):
             failed.append(name)
@@ -48,13 +55,19 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def write_inputs(name: str, folder: Path, out: Path) -> Path:
+def convert(name: str, folder: Path, out: Path) -> Job:
+    """Write the input files of the set ``folder/name`` to ``out/name``; return what reads them."""
+    target = out.resolve() / name
+    target.mkdir(parents=True, exist_ok=True)
+    return SETS[name](folder.resolve() / name, target)
+
+
+def write_job(name: str, folder: Path, out: Path) -> Path:
     """Write a set's input files and its job; return the job's file."""
-    out.mkdir(parents=True, exist_ok=True)
-    job = SETS[name](folder, out)
-    job = {"name": name, "output_dir": str(out), "seed": 7, **job}
+    target = out.resolve() / name
+    job = {"name": name, "output_dir": str(target), "seed": 7, **convert(name, folder, out)}
     job["model"] = {"pretrained": TOKENIZER, "max_seq_len": 128, **job.get("model", {})}
-    job_file = out / "job.yaml"
+    job_file = target / "job.yaml"
     job_file.write_text(yaml.safe_dump(job, sort_keys=False), encoding="utf-8")
     return job_file
 
@@ -76,12 +89,15 @@ def convert_banking77(folder: Path, out: Path) -> Job:
 
 
 def convert_clinc150(folder: Path, out: Path) -> Job:
-    """Write one JSONL whose ``split`` column says where a row belongs; oos is an intent."""
+    """Write the 150 intents as one JSONL whose ``split`` column says where a row belongs.
+
+    The ``oos_*`` parts, texts without any of the intents, are left out.
+    """
     parts = json.loads((folder / "data_full.json").read_text(encoding="utf-8"))
     rows = (
-        {"text": text, "intent": intent, "split": part.removeprefix("oos_")}
-        for part, examples in parts.items()
-        for text, intent in examples
+        {"text": text, "intent": intent, "split": part}
+        for part in ("train", "val", "test")
+        for text, intent in parts[part]
     )
     file = write_jsonl(out / "clinc150.jsonl", rows)
     return {"data": {"files": [file], "label_column": "intent", "split_column": "split"}}
