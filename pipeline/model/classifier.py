@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.model.architecture import Architecture
+from pipeline.model.dropout import Dropout
 from pipeline.model.encoder import Embeddings, Encoder
 
 
@@ -33,7 +34,7 @@ class TextClassifier(nn.Module):
         self.embeddings = Embeddings(architecture)
         self.encoder = Encoder(architecture)
         self.pooler = Pooler(architecture) if architecture.has_pooler else None
-        self.dropout = nn.Dropout(architecture.dropout)
+        self.dropout = Dropout(architecture.dropout)
         self.classifier = nn.Linear(architecture.hidden_size, architecture.num_labels)
 
     def forward(self, input_ids_BS: Tensor, attention_mask_BS: Tensor) -> Tensor:

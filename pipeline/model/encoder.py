@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from pipeline.model.architecture import Architecture
+from pipeline.model.dropout import Dropout
 
 _MASKED_SCORE = -10000.0
 """Added to the scores of padding: exp() of it is 0 in fp32, and bf16 and fp16 can hold it."""
@@ -31,7 +32,7 @@ class Embeddings(nn.Module):
         self.position_embeddings = nn.Embedding(architecture.max_position_embeddings, width)
         self.token_type_embeddings = nn.Embedding(architecture.type_vocab_size, width)
         self.LayerNorm = nn.LayerNorm(width, eps=architecture.layer_norm_eps)
-        self.dropout = nn.Dropout(architecture.dropout)
+        self.dropout = Dropout(architecture.dropout)
         self.sep_token_id = architecture.sep_token_id
         positions = torch.arange(architecture.max_position_embeddings).unsqueeze(0)
         self.register_buffer("position_ids", positions, persistent=False)
@@ -59,7 +60,7 @@ class SelfAttention(nn.Module):
         self.query = nn.Linear(width, width)
         self.key = nn.Linear(width, width)
         self.value = nn.Linear(width, width)
-        self.dropout = nn.Dropout(architecture.dropout)
+        self.dropout = Dropout(architecture.dropout)
 
     def forward(self, hidden_BSD: Tensor, mask_bias_B11S: Tensor) -> Tensor:
         """Return the attended values, float ``[B, S, D]``."""
@@ -89,7 +90,7 @@ class DenseResidual(nn.Module):
         width = architecture.hidden_size
         self.dense = nn.Linear(input_size, width)
         self.LayerNorm = nn.LayerNorm(width, eps=architecture.layer_norm_eps)
-        self.dropout = nn.Dropout(architecture.dropout)
+        self.dropout = Dropout(architecture.dropout)
 
     def forward(self, inner: Tensor, residual_BSD: Tensor) -> Tensor:
         """Return ``LayerNorm(dropout(dense(inner)) + residual)``, float ``[B, S, D]``."""

@@ -17,6 +17,9 @@ _GROWTH_BYTES = 32 * 10**6
 _STEADY = 0.7
 """The later half's growth over the earlier half's. A leak's is 1. Warm-up, and the record of
 lengths drawn at random, grow like a logarithm at most: 0.5 from the second window on."""
+_ONE_RISE = 0.5
+"""Share of the growth between two windows at most: more is a library that was loaded late, or a
+buffer that was made once, however many small rises come with it."""
 _WASTE = 1.25
 """Reserved over the highest peak. Below it the allocator's rounding is explanation enough."""
 
@@ -134,7 +137,8 @@ def _join(earlier: _Window, later: _Window) -> _Window:
 def _grows_steadily(values: Sequence[int]) -> bool:
     first, middle, last = values[0], values[len(values) // 2], values[-1]
     is_much = last - first >= max(_GROWTH_SHARE * first, _GROWTH_BYTES)
-    return is_much and middle > first and last - middle >= _STEADY * (middle - first)
+    is_spread = max(b - a for a, b in pairwise(values)) <= _ONE_RISE * (last - first)
+    return is_much and is_spread and middle > first and last - middle >= _STEADY * (middle - first)
 
 
 def _mb(size: int) -> str:

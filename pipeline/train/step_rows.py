@@ -42,6 +42,7 @@ def open_steps(run: TrainingRun, *, group: Group, first: int) -> Iterator[Iterat
 def find_worst_pass(job: JobConfig, shards: Shards) -> tuple[int, int]:
     """Return rows and tokens a row of the forward pass with most padded tokens.
 
+    Of several the one with the longest rows: attention grows with the square of their length.
     Measured on the first epoch's plan; other epochs draw other batches, of much the same sizes.
     """
     lengths = shards.split("train").lengths
@@ -51,7 +52,7 @@ def find_worst_pass(job: JobConfig, shards: Shards) -> tuple[int, int]:
     in_order = lengths[plan.order]
     starts = cut_slices(in_order, plan.starts, _slices_of(job, shards, micro_batch=most_rows))
     rows, longest = np.diff(starts), in_order[starts[1:] - 1]
-    worst = int(np.argmax(rows * longest))
+    worst = int(np.lexsort((longest, rows * longest))[-1])
     return int(rows[worst]), int(longest[worst])
 
 

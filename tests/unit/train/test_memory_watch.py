@@ -88,6 +88,11 @@ def test_warm_up_is_no_leak(half_life):
     assert watch_cpu(lambda step: 1500 - 900 * 0.5 ** (step / half_life)) == []
 
 
+def test_one_rise_among_small_ones_is_no_leak():
+    """A library that is loaded late, while the process grows a little all the time."""
+    assert watch_cpu(lambda step: 500 + 0.01 * step + (45 if step > 220 else 0)) == []
+
+
 def test_records_of_random_lengths_are_no_leak():
     # The resident memory follows the longest batch so far: a logarithm with jumps.
     assert watch_cpu(lambda step: 800 + 100 * math.floor(math.log2(step))) == []

@@ -75,6 +75,9 @@ def module(tmp_path, monkeypatch):
     name = f"own_{tmp_path.name}".replace("-", "_")
     folder = tmp_path / "code"
     folder.mkdir()
+    # The optimiser adds its folder to the path once; monkeypatch would take that back as well.
+    import onnxruntime.transformers  # noqa: F401
+
     monkeypatch.syspath_prepend(folder)
     path = folder / f"{name}.py"
     path.write_text(SOURCE)

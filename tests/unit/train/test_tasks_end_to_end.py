@@ -60,7 +60,7 @@ def serve(bundle, encode):
 
 
 def test_multi_label_shards_become_served_labels(tmp_path):
-    job = build_job(tmp_path, Task.MULTI_LABEL, epochs=12, base_lr=2.0)
+    job = build_job(tmp_path, Task.MULTI_LABEL, epochs=24, base_lr=2.0)
 
     bundle = run_stages(job)
 
