@@ -39,7 +39,7 @@ lint: $(INSTALLED)  ## format, lint, types, import rules
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-check: lint  ## lint and the unit tests; under two minutes
+check: lint  ## lint and the unit tests; two minutes
 	@$(BIN)/python -m pytest -q -m "not ray and not gpu and not perf" $(ARGS)
 
 fix: $(INSTALLED)  ## format and mend what can be mended
