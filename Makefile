@@ -12,7 +12,7 @@ SOURCES := pipeline serve_app cluster tests
 
 export RAY_USAGE_STATS_ENABLED := 0
 
-.PHONY: help install demo test check lint fix bench test-ray test-gpu lock clean
+.PHONY: help install demo test test-unit check lint fix bench test-ray test-gpu lock clean
 
 help:  ## show these commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -30,8 +30,10 @@ $(INSTALLED): pyproject.toml constraints.txt Makefile
 demo: $(INSTALLED)  ## labelled text to served answers, and one table (ARGS=--force does all again)
 	@$(BIN)/textlane demo --config $(CONFIG) $(ARGS)
 
-test: $(INSTALLED)  ## all tests that need no GPU
-	@$(BIN)/python -m pytest -m "not gpu and not perf" $(ARGS)
+test: test-unit test-ray  ## all tests that need no GPU
+
+test-unit: $(INSTALLED)  ## the tests that start no Ray, side by side
+	@$(BIN)/python -m pytest -q -n auto --maxprocesses 4 -m "not ray and not gpu and not perf" $(ARGS)
 
 lint: $(INSTALLED)  ## format, lint, types, import rules
 	@$(BIN)/ruff format --check $(SOURCES)
@@ -39,8 +41,7 @@ lint: $(INSTALLED)  ## format, lint, types, import rules
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-check: lint  ## lint and the unit tests; two minutes
-	@$(BIN)/python -m pytest -q -m "not ray and not gpu and not perf" $(ARGS)
+check: lint test-unit  ## lint and the unit tests; under two minutes
 
 fix: $(INSTALLED)  ## format and mend what can be mended
 	@$(BIN)/ruff check --fix $(SOURCES)
