@@ -25,7 +25,19 @@ _NEEDED = (
     "shards_fingerprint",
     "total_steps",
     "checkpoints",
+    "deciding",
+    "best_metric",
+    "final_weights",
 )
+_ENTRY_TYPES = {
+    "file": str,
+    "step": int,
+    "loss": float,
+    "sha256": str,
+    "kind": str,
+    "is_best": bool,
+}
+_REMEDY = "Put the manifest back as it was, or train anew with `textlane train --force`."
 
 
 def read_checkpoint_manifest(folder: Path) -> dict[str, Any]:
@@ -34,7 +46,7 @@ def read_checkpoint_manifest(folder: Path) -> dict[str, Any]:
     Raises:
         MissingFileError: the folder or its manifest is not there.
         SchemaVersionError: another version wrote the folder.
-        FolderError: the manifest lacks a field.
+        FolderError: the manifest lacks a field, or one is not as training writes it.
     """
     manifest = read_manifest(folder)
     version = manifest.get("schema_version")
@@ -45,10 +57,33 @@ def read_checkpoint_manifest(folder: Path) -> dict[str, Any]:
             value=version,
             remedy="Run `textlane train --force` with this version.",
         )
-    missing = [name for name in _NEEDED if name not in manifest]
-    if missing:
-        raise FolderError(f"the manifest lacks {', '.join(missing)}", place=str(folder))
+    demand_whole(manifest, place=str(folder))
     return manifest
+
+
+def demand_whole(manifest: Mapping[str, Any], *, place: str) -> None:
+    """Check the fields of a manifest of this schema that decide which checkpoint is taken.
+
+    Raises:
+        FolderError: a field is missing or of another type.
+    """
+    if missing := [name for name in _NEEDED if name not in manifest]:
+        text = f"the manifest lacks {', '.join(missing)}"
+        raise FolderError(text, place=place, remedy=_REMEDY)
+    types = {"is_finished": bool, "deciding": dict, "checkpoints": list}
+    odd = [name for name, kind in types.items() if not isinstance(manifest[name], kind)]
+    if not odd:
+        entries = enumerate(manifest["checkpoints"])
+        odd = [f"checkpoints[{at}]" for at, entry in entries if not _is_entry(entry)]
+    if odd:
+        text = f"{', '.join(odd)} in the manifest is not as training writes it"
+        raise FolderError(text, place=place, remedy=_REMEDY)
+
+
+def _is_entry(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        isinstance(value.get(name), kind) for name, kind in _ENTRY_TYPES.items()
+    )
 
 
 def chosen_entry(manifest: Mapping[str, Any]) -> dict[str, Any] | None:

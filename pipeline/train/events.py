@@ -1,6 +1,7 @@
 """What happened in a training beside its steps, for people: kept in events.jsonl."""
 
 import json
+import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -50,12 +51,25 @@ class EventWriter:
         return event
 
 
+def drop_half_line(folder: Path) -> None:
+    """Cut a line without an end, which a kill or a full disk left, off the events' file.
+
+    The next event would become part of it. Call it before anybody writes.
+    """
+    path = folder / EVENTS_NAME
+    content = path.read_bytes() if path.exists() else b""
+    end = content.rfind(b"\n") + 1
+    if end < len(content):
+        os.truncate(path, end)
+
+
 def read_events(folder: Path) -> list[Event]:
     """Return all events of a checkpoint folder, oldest first; none if there are none."""
     try:
-        content = (folder / EVENTS_NAME).read_text(encoding="utf-8")
+        content = (folder / EVENTS_NAME).read_bytes()
     except FileNotFoundError:
         return []
     # A line is whole only with its end; a kill may leave a part of one.
-    lines = content[: content.rfind("\n") + 1].splitlines()
+    # Bytes are split only where JSON has no characters; text also at some that a message may hold.
+    lines = content[: content.rfind(b"\n") + 1].splitlines()
     return [Event(**json.loads(line)) for line in lines]

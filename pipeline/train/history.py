@@ -69,7 +69,7 @@ class HistoryWriter:
     """Appends records; every line is handed to the system at once."""
 
     def __init__(self, folder: Path, *, after_step: int) -> None:
-        """Open both files and drop what is later than ``after_step``."""
+        """Open both files and drop the lines at their ends that are later or unreadable."""
         self._steps = _open_cut_back(folder / HISTORY_NAME, after_step)
         self._validations = _open_cut_back(folder / VALIDATION_NAME, after_step)
 
@@ -133,6 +133,8 @@ def _read(path: Path, *, max_bytes: int | None = None) -> list[dict[str, Any]]:
         return []
     # A line is whole only with its end; a kill, or the cut of the tail, leaves parts of one.
     lines = content[: content.rfind(b"\n") + 1].splitlines()
+    while lines and _step_of(lines[-1]) is None:
+        lines.pop()
     return [json.loads(line) for line in lines[1 if start else 0 :]]
 
 
@@ -143,12 +145,23 @@ def _open_cut_back(path: Path, after_step: int) -> TextIO:
     end = content.rfind(b"\n") + 1
     while end:
         start = content.rfind(b"\n", 0, end - 1) + 1
-        if json.loads(content[start:end])["step"] <= after_step:
+        step = _step_of(content[start:end])
+        if step is not None and step <= after_step:
             break
         end = start
     if end < len(content):
         os.truncate(path, end)
     return path.open("a", encoding="utf-8")
+
+
+def _step_of(line: bytes) -> int | None:
+    # A power cut may leave zeros or parts of lines after the last ones that were synced, which
+    # are those before a checkpoint: what cannot be read is later than it.
+    try:
+        step = json.loads(line)["step"]
+    except (ValueError, LookupError, TypeError):
+        return None
+    return step if isinstance(step, int) else None
 
 
 def _as_line(record: StepRecord | ValidationRecord) -> str:

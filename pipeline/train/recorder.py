@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipeline.train.events import EventKind, EventWriter
+from pipeline.train.events import EventKind, EventWriter, drop_half_line
 from pipeline.train.history import HistoryWriter, StepRecord, ValidationRecord
 from pipeline.train.observers import Observer
 
@@ -19,6 +19,8 @@ class Recorder:
     ) -> None:
         """Open the files on rank 0 and drop what is later than ``after_step``."""
         is_first = rank == 0
+        if is_first:
+            drop_half_line(folder)
         self._history = HistoryWriter(folder, after_step=after_step) if is_first else None
         self._events = EventWriter(folder) if is_first else None
         self._observers = tuple(observers) if is_first else ()

@@ -7,10 +7,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pipeline.contract.errors import FolderError
-from pipeline.contract.folder import atomic_folder, read_manifest, write_manifest
+from pipeline.contract.folder import atomic_folder, read_manifest, verify_files, write_manifest
 from pipeline.contract.shards import Shards
 from pipeline.contract.tokenization import TOKENIZER_NAME, load_text_encoder
-from pipeline.model.checkpoint_manifest import CHECKPOINT_SCHEMA_VERSION, chosen_entry
+from pipeline.model.checkpoint_manifest import (
+    CHECKPOINT_SCHEMA_VERSION,
+    FINAL,
+    chosen_entry,
+    demand_whole,
+)
 from pipeline.train.training_run import TrainingRun
 
 _ABSENT = "none"
@@ -27,15 +32,21 @@ class Opening:
 
 
 def is_finished(run: TrainingRun) -> bool:
-    """Return whether the folder holds this training to its end, with the weights asked for."""
+    """Return whether the folder holds this training to its end, with the weights asked for.
+
+    A weights file that is missing or altered means no: the training goes on before it.
+    """
     try:
         manifest = read_manifest(run.checkpoint_dir)
+        if manifest.get("is_finished") is not True or _differences(run, manifest):
+            return False
+        entry = chosen_entry(manifest | _choices(run))
+        if entry is None:
+            return False
+        verify_files(run.checkpoint_dir, {entry["file"]: entry["sha256"]})
     except FolderError:
         return False
-    if manifest.get("is_finished") is not True or _differences(run, manifest):
-        return False
-    entry = chosen_entry(manifest | _choices(run))
-    return entry is not None and (run.checkpoint_dir / str(entry["file"])).is_file()
+    return True
 
 
 def judge_folder(run: TrainingRun, *, force: bool) -> Opening:
@@ -45,8 +56,8 @@ def judge_folder(run: TrainingRun, *, force: bool) -> Opening:
     its own, or is thrown away by name.
 
     Raises:
-        FolderError: the folder holds something else than checkpoints, or an unfinished training
-            of other settings or data and ``force`` is false.
+        FolderError: the folder holds something else than checkpoints, or, unless ``force``, an
+            unfinished training of other settings or data, or a manifest that was edited.
     """
     folder = run.checkpoint_dir
     if not folder.exists() or not any(folder.iterdir()):
@@ -65,6 +76,7 @@ def judge_folder(run: TrainingRun, *, force: bool) -> Opening:
         return Opening(goes_on=False)
     differences = "; ".join(_differences(run, found))
     if not differences:
+        _demand_best(run, found)
         return Opening(goes_on=True)
     if found.get("is_finished") or not found.get("checkpoints"):
         what = "finished training" if found.get("is_finished") else "training without checkpoints"
@@ -75,6 +87,21 @@ def judge_folder(run: TrainingRun, *, force: bool) -> Opening:
         remedy="Put the settings back to go on with it, train anew with --force, or set another "
         "output_dir.",
     )
+
+
+def _demand_best(run: TrainingRun, manifest: Mapping[str, Any]) -> None:
+    # A finished training does not go on, so nothing would ever write its best checkpoint again.
+    entry = chosen_entry(manifest | _choices(run))
+    if entry is None or entry["kind"] == FINAL:
+        return
+    try:
+        verify_files(run.checkpoint_dir, {entry["file"]: entry["sha256"]})
+    except FolderError as error:
+        raise FolderError(
+            f"the training is finished, but of its best checkpoint {error.problem}",
+            place=error.place or str(run.checkpoint_dir),
+            remedy="Set train.final_weights to last, or train anew with --force.",
+        ) from error
 
 
 def open_run(run: TrainingRun, shards: Shards, *, force: bool) -> list[str]:
@@ -110,9 +137,10 @@ def _choices(run: TrainingRun) -> dict[str, Any]:
 
 def _differences(run: TrainingRun, manifest: Mapping[str, Any]) -> list[str]:
     """Return ``name: old -> new`` of everything that makes the folder's training another one."""
-    old = _flatten({"schema_version": manifest["schema_version"]})
+    old = _flatten({"schema_version": manifest.get("schema_version", _ABSENT)})
     new = _flatten({"schema_version": CHECKPOINT_SCHEMA_VERSION})
     if old == new:
+        demand_whole(manifest, place=str(run.checkpoint_dir))
         old |= _flatten(manifest["deciding"])
         new |= _flatten(json.loads(json.dumps(run.deciding)))  # as the manifest has it
         if run.job.train.final_weights == "best":

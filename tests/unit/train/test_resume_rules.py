@@ -150,3 +150,57 @@ def test_what_changes_nothing_learned_may_change_before_a_training_goes_on(job, 
     )
 
     assert opening.goes_on
+
+
+@pytest.mark.parametrize(
+    ("edit", "problem"),
+    [
+        (lambda manifest: manifest.pop("deciding"), "the manifest lacks deciding"),
+        (lambda manifest: manifest.update(checkpoints=None), "checkpoints in the manifest is not"),
+        (
+            lambda manifest: manifest["checkpoints"][0].update(step="3"),
+            r"checkpoints\[0\] in the manifest is not as training writes it",
+        ),
+        (lambda manifest: manifest["checkpoints"][0].pop("sha256"), r"checkpoints\[0\] in the"),
+    ],
+)
+def test_edited_manifest_is_refused_with_the_remedy_and_nothing_is_lost(job, edit, problem):
+    leave_unfinished(job)
+    manifest = read_manifest(job.checkpoint_dir)
+    edit(manifest)
+    write_manifest(job.checkpoint_dir, manifest)
+
+    with pytest.raises(FolderError, match=rf"{problem}.*train anew with `textlane train --force`"):
+        train(job, fit=never_fit)
+
+    assert list(job.checkpoint_dir.glob("step_3_*.pt"))
+
+
+def test_finished_training_whose_weights_were_altered_goes_on_before_them(job):
+    train(job, fit=run_with)
+    manifest = read_manifest(job.checkpoint_dir)
+    last = job.checkpoint_dir / manifest["latest"]
+    last.write_bytes(last.read_bytes()[:1000])
+    firsts = []
+
+    result = train(job, fit=lambda run: firsts.append(run_with(run)))
+
+    assert not result.is_reused
+    assert 0 < firsts[0] < manifest["total_steps"]
+    assert read_manifest(job.checkpoint_dir)["latest"] == last.name
+
+
+def test_lost_best_checkpoint_of_a_finished_training_is_told_with_the_remedy(job):
+    best_of = with_train(job, final_weights="best")
+    train(best_of, fit=run_with)
+    manifest = read_manifest(job.checkpoint_dir)
+    final = manifest["checkpoints"][-1] | {"is_best": False}
+    lost = final | {"file": "step_5_loss_1.0000.pt", "step": 5, "kind": "rolling", "is_best": True}
+    write_manifest(job.checkpoint_dir, manifest | {"checkpoints": [lost, final]})
+
+    with pytest.raises(
+        FolderError, match=r"the file is missing\. Set train\.final_weights to last"
+    ):
+        train(best_of, fit=never_fit)
+
+    assert train(job, fit=never_fit).is_reused
