@@ -25,10 +25,8 @@ _NEEDED = (
     "shards_fingerprint",
     "total_steps",
     "checkpoints",
-    "deciding",
-    "best_metric",
-    "final_weights",
 )
+_TYPES = {"is_finished": bool, "deciding": dict, "checkpoints": list}
 _ENTRY_TYPES = {
     "file": str,
     "step": int,
@@ -61,17 +59,22 @@ def read_checkpoint_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def demand_whole(manifest: Mapping[str, Any], *, place: str) -> None:
+def demand_whole(manifest: Mapping[str, Any], *, place: str, also: tuple[str, ...] = ()) -> None:
     """Check the fields of a manifest of this schema that decide which checkpoint is taken.
+
+    Args:
+        manifest: of a checkpoint folder.
+        place: the folder, for people.
+        also: fields to demand beside those that evaluation and export need.
 
     Raises:
         FolderError: a field is missing or of another type.
     """
-    if missing := [name for name in _NEEDED if name not in manifest]:
+    if missing := [name for name in (*_NEEDED, *also) if name not in manifest]:
         text = f"the manifest lacks {', '.join(missing)}"
         raise FolderError(text, place=place, remedy=_REMEDY)
-    types = {"is_finished": bool, "deciding": dict, "checkpoints": list}
-    odd = [name for name, kind in types.items() if not isinstance(manifest[name], kind)]
+    there = [name for name in _TYPES if name in manifest]
+    odd = [name for name in there if not isinstance(manifest[name], _TYPES[name])]
     if not odd:
         entries = enumerate(manifest["checkpoints"])
         odd = [f"checkpoints[{at}]" for at, entry in entries if not _is_entry(entry)]

@@ -91,7 +91,7 @@ def judge_folder(run: TrainingRun, *, force: bool) -> Opening:
 
 def _demand_best(run: TrainingRun, manifest: Mapping[str, Any]) -> None:
     # A finished training does not go on, so nothing would ever write its best checkpoint again.
-    entry = chosen_entry(manifest | _choices(run))
+    entry = chosen_entry({**manifest, **_choices(run)})
     if entry is None or entry["kind"] == FINAL:
         return
     try:
@@ -140,7 +140,8 @@ def _differences(run: TrainingRun, manifest: Mapping[str, Any]) -> list[str]:
     old = _flatten({"schema_version": manifest.get("schema_version", _ABSENT)})
     new = _flatten({"schema_version": CHECKPOINT_SCHEMA_VERSION})
     if old == new:
-        demand_whole(manifest, place=str(run.checkpoint_dir))
+        also = ("deciding", "best_metric")
+        demand_whole(manifest, place=str(run.checkpoint_dir), also=also)
         old |= _flatten(manifest["deciding"])
         new |= _flatten(json.loads(json.dumps(run.deciding)))  # as the manifest has it
         if run.job.train.final_weights == "best":

@@ -129,7 +129,7 @@ def _write_checkpoint(folder: Path, *, task: Task, encoder: TextEncoder, takes_p
     file = "step_10_loss_0.5000.pt"
     torch.save({"model": build_classifier(architecture).state_dict()}, folder / file)
     encoder.save(folder)
-    entry = {"file": file, "step": 10, "loss": 0.5, "kind": FINAL}
+    entry = {"file": file, "step": 10, "loss": 0.5, "kind": FINAL, "is_best": False}
     manifest = {
         "schema_version": CHECKPOINT_SCHEMA_VERSION,
         "fingerprint": "checkpoint-1",
