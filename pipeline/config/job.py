@@ -3,9 +3,9 @@
 import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from pipeline.config.data import BucketSettings, DataSettings, Task
 from pipeline.config.fields import Count, Lenient, Location, PositiveFloat, Share
@@ -65,6 +65,18 @@ class RaySettings(Settings):
         """Least and most training workers."""
         given = self.num_workers
         return given if isinstance(given, tuple) else (given, given)
+
+    @field_validator("num_workers", mode="before")
+    @classmethod
+    def _demand_counts(cls, given: Any) -> Any:
+        numbers = given if isinstance(given, list | tuple) else [given]
+        are_counts = all(type(number) is int and number >= 1 for number in numbers)
+        if not are_counts or (numbers is given and len(given) != 2):
+            raise ValueError(
+                "it must be a whole number from 1, or two of them such as [1, 4] for the least "
+                f"and the most, got {given!r}. Correct it."
+            )
+        return given
 
     @model_validator(mode="after")
     def _demand_rising_range(self) -> "RaySettings":

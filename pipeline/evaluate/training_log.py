@@ -11,6 +11,7 @@ HISTORY_NAME = "history.jsonl"
 VALIDATION_NAME = "validation.jsonl"
 EVENTS_NAME = "events.jsonl"
 _REMEDY = "Run `textlane train --force`."
+_LINE_REMEDY = "Take the line out: it is only shown, nothing is computed from it."
 
 Row = dict[str, Any]
 
@@ -108,7 +109,7 @@ def _read(path: Path, wanted: _Format) -> list[Row] | None:
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:
-        raise FolderError(f"not UTF-8: {error}", place=str(path), remedy=_REMEDY) from None
+        raise FolderError(f"not UTF-8: {error}", place=str(path), remedy=_LINE_REMEDY) from None
     # Not splitlines(): a message may hold other characters that it takes for an end.
     lines = text.split("\n")[:-1]
     return [
@@ -122,14 +123,14 @@ def _read_line(line: str, wanted: _Format, *, place: str) -> Row:
         row = json.loads(line)
     except json.JSONDecodeError as error:
         raise FolderError(
-            f"not JSON: {error.msg}", place=place, value=line, remedy=_REMEDY
+            f"not JSON: {error.msg}", place=place, value=line, remedy=_LINE_REMEDY
         ) from None
     if not isinstance(row, dict):
-        raise FolderError("not an object", place=place, value=line, remedy=_REMEDY)
+        raise FolderError("not an object", place=place, value=line, remedy=_LINE_REMEDY)
     names = (*wanted.numbers, *wanted.numbers_or_null, *wanted.others)
     if missing := [name for name in names if name not in row]:
         text = f"the line lacks {', '.join(missing)}"
-        raise FolderError(text, place=place, value=line, remedy=_REMEDY)
+        raise FolderError(text, place=place, value=line, remedy=_LINE_REMEDY)
     odd = [name for name in wanted.numbers if not _is_number(row[name])]
     odd += [
         name
@@ -138,7 +139,7 @@ def _read_line(line: str, wanted: _Format, *, place: str) -> Row:
     ]
     if odd:
         text = f"no number in {', '.join(odd)}"
-        raise FolderError(text, place=place, value=line, remedy=_REMEDY)
+        raise FolderError(text, place=place, value=line, remedy=_LINE_REMEDY)
     return row
 
 

@@ -95,6 +95,15 @@ def test_every_setting_says_what_it_means():
             ["data.validation_share=0.5", "data.test_share=0.5"],
             r"validation_share 0\.5 \+ test_share 0\.5 leave nothing to train on\. Lower one",
         ),
+        *[
+            (
+                [f"ray.num_workers={given}"],
+                r"ray\.num_workers: it must be a whole number from 1, or",
+            )
+            for given in ("0", "two", "true", "1.5", "[1]", "[0, 2]", "[1, 2, 3]", "null")
+        ],
+        (["ray.num_workers=[3, 1]"], r"num_workers \[3, 1\] has its least over its most"),
+        (["train.validate_every_steps=0", "train.final_weights=best"], r"need measurements"),
         (["data.test_share=0"], r"must both be over 0.* Set 0\.1"),
         (["model.hidden_size=130"], r"hidden_size 130 is not a multiple of num_heads 4"),
         (["train.micro_batch=64"], r"micro_batch 64 is over global_batch 32\. Lower micro_batch"),

@@ -76,7 +76,7 @@ def test_a_broken_line_is_refused_with_its_number(tmp_path, line, problem):
     write_lines(tmp_path / "history.jsonl", [step_row(1)])
     (tmp_path / "events.jsonl").write_text(json.dumps(EVENT) + f"\n{line}\n")
 
-    with pytest.raises(FolderError, match=rf"{problem}.*textlane train --force"):
+    with pytest.raises(FolderError, match=rf"{problem}.*Take the line out"):
         read_training_log(tmp_path)
 
 
