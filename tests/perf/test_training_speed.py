@@ -3,7 +3,6 @@
 import pytest
 import torch
 from bench_rows import read_reviews
-from contestants import build_contestants
 from timing import THREADS, WARM_UP_STEPS, measure
 
 pytestmark = pytest.mark.perf
@@ -24,6 +23,8 @@ published with. Without dropout the figures are only printed."""
 
 @pytest.mark.parametrize("dropout", [0.1, 0.0])
 def test_our_loop_against_the_trainer_and_a_bare_loop(tmp_path, dropout):
+    from contestants import build_contestants  # needs the extra `bench`, which CI does not install
+
     torch.set_num_threads(THREADS)
     rows = read_reviews(NUM_ROWS, max_seq_len=MAX_SEQ_LEN)
     contestants = build_contestants(
