@@ -1,10 +1,10 @@
 """The job schema, section by section; everything is imported from here."""
 
 from pipeline.config.data import BucketSettings, DataSettings, Task
+from pipeline.config.export import ExportSettings
 from pipeline.config.factory_module import check_factory, find_factory_file
 from pipeline.config.job import (
     EvaluateSettings,
-    ExportSettings,
     JobConfig,
     MlflowSettings,
     RaySettings,

@@ -8,7 +8,8 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, field_validator, model_validator
 
 from pipeline.config.data import BucketSettings, DataSettings, Task
-from pipeline.config.fields import Count, Lenient, Location, PositiveFloat, Share
+from pipeline.config.export import ExportSettings
+from pipeline.config.fields import Count, Lenient, Location
 from pipeline.config.model import ModelSettings
 from pipeline.config.train import TrainSettings
 from pipeline.contract.errors import ConfigError
@@ -26,22 +27,6 @@ class EvaluateSettings(Settings):
     """Rows in one forward pass."""
     baseline: bool = False
     """Also train TF-IDF + logistic regression on the same rows (sequence task only)."""
-
-
-class ExportSettings(Settings):
-    """The bundle."""
-
-    opset: Annotated[int, Field(ge=14, le=17)] = 14
-    """ONNX opset."""
-    atol: PositiveFloat = 1e-4
-    """Largest difference between torch's and ONNX's logits."""
-    fuse: bool = True
-    """Fuse attention, GELU and LayerNorm; a shortfall is an error. Not done to a model.factory."""
-    int8: bool = True
-    """Also write an INT8 model, embeddings and classifier kept float; of a model.factory that
-    holds no further matrix product there is none."""
-    max_accuracy_drop: Share = 0.01
-    """INT8 becomes the default only if it loses no more than this on validation."""
 
 
 class RaySettings(Settings):

@@ -20,9 +20,11 @@ from pipeline.contract.folder import (
 from pipeline.contract.settings import Settings
 from pipeline.contract.tokenization import TextEncoder, TextSettings, load_text_encoder
 
-BUNDLE_SCHEMA_VERSION = 2
+BUNDLE_SCHEMA_VERSION = 3
 FP32_NAME = "model.onnx"
 INT8_NAME = "model_int8.onnx"
+FP16_NAME = "model_fp16.onnx"
+ModelName = Literal["model.onnx", "model_int8.onnx", "model_fp16.onnx"]
 _SEAL = "sha256_of_the_rest"
 _PICKLE_ENDINGS = (".pt", ".pth", ".pkl", ".pickle", ".bin", ".joblib", ".npy", ".npz")
 
@@ -38,6 +40,19 @@ class Limits(Settings):
     """Rows of one model run, as checked at export."""
 
 
+class BatchShift(Settings):
+    """How far the answer to one text moved with the batch that it was run in, at most.
+
+    The text alone against: padded to each bucket edge, and among longer texts. What two
+    versions may differ by is never less than what one version differs from itself by.
+    """
+
+    logit: float = Field(ge=0.0)
+    """Largest change of a logit."""
+    probability: float = Field(ge=0.0)
+    """Largest change of a probability: of softmax, or of sigmoid for multi-label texts."""
+
+
 class BundleManifest(Settings):
     """Everything about a bundle that is not in its model files."""
 
@@ -46,8 +61,14 @@ class BundleManifest(Settings):
     task: Literal["sequence_classification", "token_classification", "multi_label_classification"]
     labels: tuple[str, ...] = Field(strict=False, min_length=1)
     """Label names; position is the index on the last axis of logits."""
-    default_model: Literal["model.onnx", "model_int8.onnx"]
+    target: Literal["cpu", "cuda"]
+    """Device that the model files were measured and chosen for."""
+    default_model: ModelName
     """Model file that serving loads unless told otherwise."""
+    batch_shift: dict[ModelName, BatchShift]
+    """Model file → how far its answers move with their batch; a comparison's tolerance."""
+    seq_len_percentiles: tuple[int, ...] = Field(strict=False, min_length=101, max_length=101)
+    """Tokens of the training texts: shortest, 1st … 99th percentile, longest; for tuning."""
     opset: int
     pad_token_id: int
     max_seq_len: int
