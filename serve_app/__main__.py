@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pipeline.contract.errors import TextlaneError
 from serve_app.complaints import print_error
 from serve_app.predict_command import add_predict
+from serve_app.tune_command import add_tune
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -35,6 +36,7 @@ def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="textlane")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     add_predict(commands)
+    add_tune(commands)
     return parser
 
 

@@ -19,9 +19,11 @@ from pipeline.contract.errors import (
 from pipeline.contract.tokenization import TextEncoder
 from serve_app import COMMANDS
 from serve_app.answers import build_answer
+from serve_app.complaints import print_error, print_warning
 from serve_app.config import ServeSettings, load_serve_settings
-from serve_app.complaints import print_error
 from serve_app.encoding import EncodedRow, check_pairing, encode_pair, encode_texts
+from serve_app.limits import ServingLimits
+from serve_app.machine import usable_cpus
 from serve_app.schemas import AnyAnswer, MultiLabelAnswer, SequenceAnswer
 from serve_app.served import Served, open_served
 from serve_app.session import ScoringSession, score_rows
@@ -95,6 +97,8 @@ def run_predict(options: argparse.Namespace) -> int:
     if options.bundle:
         settings = settings.model_copy(update={"bundle": str(options.bundle)})
     served = open_served(settings, named_by="--bundle")
+    if served.tuning_note:
+        print_warning(served.tuning_note)
     takes_pairs = served.bundle.manifest.takes_pairs
     check_pairing(is_pair=bool(options.pairs), takes_pairs=takes_pairs, place="--pair")
     _accept_any_bytes()
@@ -137,7 +141,7 @@ def _label(
         served.model_path,
         pad_token_id=manifest.pad_token_id,
         num_labels=len(manifest.labels),
-        num_threads=settings.threads_per_replica,
+        num_threads=settings.threads_per_replica or _threads_of_both_lanes(limits),
         device=settings.device,
     )
     waiting = iter(inputs)
@@ -164,6 +168,11 @@ def _label(
                 row, outcome, task=manifest.task, labels=manifest.labels, with_scores=True
             )
             yield given, answer
+
+
+def _threads_of_both_lanes(limits: ServingLimits) -> int:
+    # No other lane works beside this one; it may have the threads of both.
+    return min(2 * limits.threads_per_replica, max(limits.threads_per_replica, usable_cpus()))
 
 
 def _encode_good(
@@ -238,4 +247,3 @@ def _as_lines(texts: Sequence[str], answer: AnyAnswer) -> str:
         for word in answer.words
     )
     return "\n".join([*words, ""])
-
