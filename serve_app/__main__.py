@@ -16,7 +16,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     0 done, 1 a text had no answer, 2 the user's mistake in the command, 130 Ctrl-C.
     """
-    options = _build_parser().parse_args(argv)
+    options = build_parser().parse_args(argv)
     try:
         return int(options.call(options))
     except BrokenPipeError:
@@ -32,7 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _build_parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of this package's commands; ``call`` is what runs one."""
     parser = argparse.ArgumentParser(prog="textlane")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     add_predict(commands)

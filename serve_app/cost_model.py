@@ -22,7 +22,7 @@ class Cell(Settings):
     seq: int = Field(ge=1)
     """Tokens of every row."""
     seconds: float = Field(gt=0.0)
-    """Median of the runs."""
+    """The least of the runs."""
     runs: int = Field(ge=1)
 
     @property

@@ -15,7 +15,7 @@ _MAX_ROUNDS = 5
 _CELL_SHARE = 0.1
 """Of the budget; a shape whose runs in the first round would take more is left out."""
 _FIRST_SHARE = 0.5
-"""Of the budget, for the first round; the rest goes on from medians of one to better ones."""
+"""Of the budget, for the first round, so that a second one can follow."""
 _TIMED_RUNS = 2
 """Of a shape in a round, after a first run that allocates and is not timed."""
 
@@ -63,11 +63,14 @@ def measure_cells(
     clock: Callable[[], float],
     on_time: Callable[[float], None],
 ) -> Measured:
-    """Return the median time of each shape at each number of threads.
+    """Return the least time of each shape at each number of threads.
+
+    The least, because whatever else the machine does can only add to a run (as the Python
+    documentation of ``timeit`` advises for ``repeat``).
 
     A round opens the model once for each number of threads, one after the other (so that
     memory never holds two), and runs every shape; further rounds follow while the budget
-    lasts, so that a busy minute of the machine falls on all of them. In the first round a
+    lasts, so that a busy while of the machine falls on no shape alone. In the first round a
     shape that would take over a tenth of the budget is left out, and what would not fit into
     its first half; the shortest and longest single text and the largest batch of shortest ones are
     always run, so that there is something to fit.
@@ -100,7 +103,7 @@ def measure_cells(
         if timer.elapsed() + took > seconds:
             break
     cells = [
-        Cell(threads=count, batch=batch, seq=seq, seconds=float(np.median(taken)), runs=len(taken))
+        Cell(threads=count, batch=batch, seq=seq, seconds=min(taken), runs=len(taken))
         for (count, (batch, seq)), taken in times.items()
     ]
     wanted = [(count, shape) for count in threads for shape in shapes]

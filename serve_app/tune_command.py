@@ -110,13 +110,18 @@ def run_tune(
     out = _check_out(options.out, bundle)
     lengths = _read_lengths(options, bundle)
     heed_stop_signals()
-    measured = _measure(
-        open_run or _opener(bundle, model_path), bundle=bundle, seconds=seconds, clock=clock
-    )
+    console = Console(stderr=True, soft_wrap=True)
+    try:
+        measured = _measure(
+            open_run or _opener(bundle, model_path), bundle=bundle, seconds=seconds, clock=clock
+        )
+    except KeyboardInterrupt:
+        console.print("stopped; nothing was written")
+        raise
     tuning = _conclude(measured, bundle=bundle, model=model_path.name, lengths=lengths)
     write_tuning(out, tuning)
     print((as_json(tuning) if options.json else as_text(tuning)).rstrip("\n"), flush=True)
-    Console(stderr=True, soft_wrap=True).print(f"written: {out}", markup=False, highlight=False)
+    console.print(f"written: {out}", markup=False, highlight=False)
     return 0
 
 

@@ -77,7 +77,7 @@ def test_first_runs_do_not_count():
     assert first.seconds == pytest.approx(model.seconds(1, 1, 8))
 
 
-def test_a_busy_round_does_not_move_the_median():
+def test_a_busy_round_does_not_change_the_times():
     clock = Clock()
     model = FakeModel(clock, run=0.02)
     opened = []
