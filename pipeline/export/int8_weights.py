@@ -6,6 +6,7 @@ from pathlib import Path
 import onnx
 
 from pipeline.contract.errors import ExportError
+from pipeline.export.external_data import load_graph
 
 _SUFFIX = "_quant"
 """What quantisation puts behind the name of a node that it replaces."""
@@ -23,7 +24,7 @@ def check_int8_weights(path: Path, *, int8: Sequence[str], kept_float: Sequence[
     Raises:
         ExportError: a node is not there or holds another kind of weight; it names all such.
     """
-    graph = onnx.load(str(path), load_external_data=False).graph
+    graph = load_graph(path).graph
     kinds = {tensor.name: (tensor.data_type, len(tensor.dims)) for tensor in graph.initializer}
     found: dict[str, set[int]] = {}
     for node in graph.node:

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 from onnx import TensorProto, numpy_helper
 
@@ -152,7 +151,7 @@ def _read_tensor(path: Path) -> NDArray[Any]:
     tensor = onnx.TensorProto()
     try:
         tensor.ParseFromString(path.read_bytes())
-    except DecodeError as error:
+    except Exception as error:  # protobuf's own type, and its package has no annotations
         raise FolderError(
             f"cannot be read as an ONNX tensor: {error}", place=str(path), remedy=_REMEDY
         ) from error

@@ -6,7 +6,6 @@ What torch said stands in the bundle (:mod:`pipeline.export.reference`).
 from collections.abc import Sequence
 from pathlib import Path
 
-import onnx
 import onnxruntime
 
 from pipeline.config import Task
@@ -14,12 +13,13 @@ from pipeline.contract.bundle import FP16_NAME, FP32_NAME, INT8_NAME, Bundle, lo
 from pipeline.contract.errors import ExportError
 from pipeline.contract.tokenization import TextEncoder
 from pipeline.export.cpu_flags import saturation_warning
-from pipeline.export.fusion import count_fused_operators
+from pipeline.export.external_data import load_graph
+from pipeline.export.fusion import demand_fusions
 from pipeline.export.gate_check import check_gate
 from pipeline.export.graph_checks import check_graph
 from pipeline.export.int8_weights import check_int8_weights
 from pipeline.export.onnx_session import CUDA_PROVIDER, Device, LogitsFunction, open_model
-from pipeline.export.recorded_figures import read_figure
+from pipeline.export.recorded_figures import read_figure, read_number
 from pipeline.export.reference import read_reference
 from pipeline.export.run_checks import check_against_torch, check_finite, check_shift
 
@@ -46,9 +46,11 @@ def verify(bundle_dir: Path, *, shards_dir: Path | None = None) -> list[str]:
     lines = [f"{len(manifest.files)} files have the sha256 of the manifest ({bundle.version})"]
     encoder = _load_encoder(bundle)
     lines.append("the tokenizer gives the ids of training")
-    names = [name for name in manifest.files if name.endswith(".onnx")]
+    names = bundle.model_names
     if FP32_NAME not in names:
-        raise ExportError(f"the bundle has no {FP32_NAME}", place=str(bundle_dir), value=names)
+        raise ExportError(
+            f"the bundle has no {FP32_NAME}", place=str(bundle_dir), value=list(names)
+        )
     lines += _check_graphs(bundle, names)
     device = _choose_device(manifest.target)
     runs: dict[str, LogitsFunction] = {}
@@ -103,7 +105,9 @@ def _check_graphs(bundle: Bundle, names: Sequence[str]) -> list[str]:
 def _check_fusion(bundle: Bundle) -> str:
     recorded = read_figure(bundle.manifest, "fusion", "counts")
     path = bundle.model_path(FP32_NAME)
-    counts = count_fused_operators(onnx.load(str(path), load_external_data=False).graph)
+    # Every layer has one Attention, so that is how many layers there are.
+    layers = int(read_number(bundle.manifest, "fusion", "counts", "Attention"))
+    counts = demand_fusions(load_graph(path).graph, num_layers=layers, place=path.name)
     if counts != recorded:
         raise ExportError(f"the fused operators must be {recorded}", place=path.name, value=counts)
     return f"{FP32_NAME}: fused " + ", ".join(f"{n} {name}" for name, n in counts.items())
