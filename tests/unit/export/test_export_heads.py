@@ -85,7 +85,10 @@ def test_every_layer_of_the_encoders_head_stays_float(
 
 @pytest.mark.parametrize(
     ("keep_float", "in_int8"),
-    [((), ["/model/hidden/", "/model/verdict/verdict.0/"]), (("verdict",), ["/model/hidden/"])],
+    [
+        ((), ["/model/hidden/", "/model/verdict/verdict.0/"]),
+        (("model.verdict",), ["/model/hidden/"]),
+    ],
 )
 def test_of_an_own_model_the_layer_of_the_logits_stays_float_and_what_is_asked_for(
     tmp_path: Path, keep_float: tuple[str, ...], in_int8: list[str]

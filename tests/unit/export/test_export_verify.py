@@ -188,7 +188,9 @@ def test_a_bundle_of_an_earlier_schema_says_what_to_do(bundle: Path) -> None:
 
 def test_without_cuda_an_fp16_model_is_read_but_not_run(bundle: Path) -> None:
     shutil.copyfile(bundle / "model.onnx", bundle / "model_fp16.onnx")
-    _rewrite(bundle, target="cuda")
+    shift = read_manifest(bundle)["batch_shift"]
+    shift["model_fp16.onnx"] = shift["model.onnx"]
+    _rewrite(bundle, target="cuda", batch_shift=shift)
 
     lines = verify(bundle)
 
