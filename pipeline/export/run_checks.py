@@ -73,7 +73,7 @@ def check_against_torch(
         found, limit, kind = errors.mean, MARGIN * recorded, "mean error"
         rule = f"{recorded:.3g} at export × {MARGIN:g} allowed"
     else:
-        limit, found, kind = _atol(manifest, name), errors.largest, "largest error"
+        limit, found, kind = read_atol(manifest, name=name), errors.largest, "largest error"
         rule = f"atol {limit:g}"
     if not found <= limit:
         batch, seq_len = errors.worst_shape
@@ -107,27 +107,40 @@ def check_shift(
         is_multi_label=manifest.task == Task.MULTI_LABEL.value,
     )
     recorded = BatchShift.model_validate(read_figure(manifest, "reference", name, "batch_shift"))
-    slack = _atol(manifest, name)
-    pairs = {
-        "logit": (shift.logit, recorded.logit),
-        "probability": (shift.probability, recorded.probability),
-    }
-    for kind, (found, at_export) in pairs.items():
-        limit = MARGIN * at_export + slack
-        if not found <= limit:
-            raise ExportError(
-                f"a {kind} moves with its batch by more than {limit:.3g} "
-                f"({at_export:.3g} at export × {MARGIN:g} + {slack:g})",
-                place=name,
-                value=found,
-                remedy=_REMEDY,
-            )
+    slack = read_atol(manifest, name=name)
+    demand_shift(shift, recorded, slack=slack, name=name)
     return (
         f"{name}: batch shift {shift.logit:.3g} on the stored texts, {recorded.logit:.3g} at "
         f"export (× {MARGIN:g} + {slack:g} allowed)"
     )
 
 
-def _atol(manifest: BundleManifest, name: str) -> float:
+def demand_shift(found: BatchShift, recorded: BatchShift, *, slack: float, name: str) -> None:
+    """Check that a batch shift is at most :data:`MARGIN` times the recorded one, and ``slack`` more.
+
+    Raises:
+        ExportError: a logit or a probability moves further.
+    """
+    pairs = {
+        "logit": (found.logit, recorded.logit),
+        "probability": (found.probability, recorded.probability),
+    }
+    for kind, (here, at_export) in pairs.items():
+        limit = MARGIN * at_export + slack
+        if not here <= limit:
+            raise ExportError(
+                f"a {kind} moves with its batch by more than {limit:.3g} "
+                f"({at_export:.3g} at export × {MARGIN:g} + {slack:g})",
+                place=name,
+                value=here,
+                remedy=_REMEDY,
+            )
+
+
+def read_atol(manifest: BundleManifest, *, name: str) -> float:
+    """Return the largest difference from torch's logits that a float model of this name may have.
+
+    Of INT8: FP32's, which is what its float parts keep.
+    """
     keys = ("parity", "fp16", "atol") if name == FP16_NAME else ("parity", "atol")
     return read_number(manifest, *keys)

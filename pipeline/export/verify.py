@@ -15,13 +15,13 @@ from pipeline.contract.tokenization import TextEncoder
 from pipeline.export.cpu_flags import saturation_warning
 from pipeline.export.external_data import load_graph
 from pipeline.export.fusion import demand_fusions
-from pipeline.export.gate_check import check_gate
 from pipeline.export.graph_checks import check_graph
 from pipeline.export.int8_weights import check_int8_weights
 from pipeline.export.onnx_session import CUDA_PROVIDER, Device, LogitsFunction, open_model
 from pipeline.export.recorded_figures import read_figure, read_number
 from pipeline.export.reference import read_reference
 from pipeline.export.run_checks import check_against_torch, check_finite, check_shift
+from pipeline.export.shards_check import check_on_shards
 
 
 def verify(bundle_dir: Path, *, shards_dir: Path | None = None) -> list[str]:
@@ -32,7 +32,7 @@ def verify(bundle_dir: Path, *, shards_dir: Path | None = None) -> list[str]:
     Args:
         bundle_dir: the bundle's folder.
         shards_dir: the shards that it was made from; with them the accuracies that the INT8
-            gate judged are measured again.
+            gate judged and the batch shift of the validation texts are measured again.
 
     Raises:
         FolderError: (or a subtype) the folder is no bundle, a byte was changed, a file is
@@ -61,7 +61,7 @@ def verify(bundle_dir: Path, *, shards_dir: Path | None = None) -> list[str]:
             runs[name] = open_model(bundle.model_path(name), device=device)
     lines += _check_runs(bundle, runs, vocab_size=encoder.vocab_size)
     if shards_dir is not None:
-        lines += check_gate(runs, manifest, shards_dir=shards_dir)
+        lines += check_on_shards(runs, manifest, shards_dir=shards_dir)
     if INT8_NAME in names:
         warning = saturation_warning(read_figure(manifest, "int8"))
         lines += [warning] if warning else []

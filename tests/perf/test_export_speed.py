@@ -49,4 +49,3 @@ def test_every_kind_of_graph_is_timed_beside_torch(name: str, tmp_path: Path) ->
     sizes_mb |= {kind: path.stat().st_size / 1e6 for kind, path in paths.items()}
     print_table(name, latency_ms, sizes_mb)
     assert set(latency_ms) == {TORCH, UNFUSED, FUSED, *INT8}
-    assert sizes_mb["INT8 tensor"] < sizes_mb[UNFUSED]

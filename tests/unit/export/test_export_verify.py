@@ -95,6 +95,7 @@ def test_every_check_is_repeated_without_torch(job: JobConfig) -> None:
         "model.onnx: batch shift ",
         "model_int8.onnx: batch shift ",
         "on 40 validation rows, ",
+        "on validation texts, ",
         "the default model is model",
     ):
         assert line in done.stdout, line

@@ -1,15 +1,24 @@
-"""Repeats the accuracies that the INT8 gate judged, on the shards that it judged them on."""
+"""Repeats on a bundle's own shards what export measured on them: accuracies and batch shift."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
 from pipeline.config import Task
-from pipeline.contract.bundle import FP32_NAME, INT8_NAME, BundleManifest
+from pipeline.contract.bundle import FP32_NAME, INT8_NAME, BatchShift, BundleManifest
 from pipeline.contract.errors import ExportError, FolderError
 from pipeline.contract.shards import Shards, load_shards
-from pipeline.export.figures import GATE_SPLIT, ScoreSettings, score_models
+from pipeline.export.figures import (
+    GATE_SPLIT,
+    MOST_SAMPLE_ROWS,
+    ScoreSettings,
+    measure_shifts,
+    score_models,
+    spread_rows,
+)
 from pipeline.export.onnx_session import LogitsFunction
+from pipeline.export.parity import grid_seq_lens
 from pipeline.export.recorded_figures import read_figure, read_number
+from pipeline.export.run_checks import MARGIN, demand_shift, read_atol
 
 _TOLERANCES = {FP32_NAME: (0.001, 1), INT8_NAME: (0.005, 2)}
 """Model → share and number of rows by which its accuracy may differ, the larger one.
@@ -19,31 +28,36 @@ logits change by about half of what INT8 costs (see :data:`pipeline.export.run_c
 half of the answers that it flips come and go in either direction."""
 
 
-def check_gate(
+def check_on_shards(
     models: Mapping[str, LogitsFunction], manifest: BundleManifest, *, shards_dir: Path
 ) -> list[str]:
-    """Score FP32 and INT8 on validation again; without INT8, FP32 on the rows of its figures.
+    """Measure again what the INT8 gate judged, and the batch shift of the validation texts.
+
+    Accuracies are those of FP32 and INT8 on validation; without INT8, that of FP32 on the rows
+    of its figures. The batch shift may be as far from that of the manifest as
+    :func:`pipeline.export.run_checks.demand_shift` says.
 
     Returns:
-        What was checked, one line for each model.
+        What was checked, for people.
 
     Raises:
         FolderError: (or a subtype) the shards cannot be read, or are others than the
             bundle's.
-        ExportError: an accuracy is not that of the manifest.
+        ExportError: a figure is not that of the manifest.
     """
     shards = _load_own_shards(shards_dir, manifest)
+    lines = _check_accuracies(models, manifest, shards)
+    return lines + _check_shifts(models, manifest, shards)
+
+
+def _check_accuracies(
+    models: Mapping[str, LogitsFunction], manifest: BundleManifest, shards: Shards
+) -> list[str]:
     recorded = _recorded_accuracies(manifest)
     split_name = GATE_SPLIT if INT8_NAME in recorded else str(read_figure(manifest, "split"))
     split = shards.split(split_name)
-    settings = ScoreSettings(
-        task=Task(manifest.task),
-        num_labels=len(manifest.labels),
-        pad_token_id=manifest.pad_token_id,
-        batch_rows=int(read_number(manifest, "batch_rows")),
-    )
     judged = {name: models[name] for name in recorded}
-    found = score_models(judged, split, settings)["accuracy"]
+    found = score_models(judged, split, _score_settings(manifest))["accuracy"]
     lines = []
     for name, accuracy in recorded.items():
         share, rows = _TOLERANCES[name]
@@ -61,6 +75,33 @@ def check_gate(
             f"{accuracy:.4f} at export (± {tolerance:.4f} allowed)"
         )
     return lines
+
+
+def _check_shifts(
+    models: Mapping[str, LogitsFunction], manifest: BundleManifest, shards: Shards
+) -> list[str]:
+    rows = spread_rows(shards.split(GATE_SPLIT), most=MOST_SAMPLE_ROWS)
+    seq_lens = grid_seq_lens(shards.bucket_edges, manifest.max_seq_len)
+    recorded: dict[str, BatchShift] = {**manifest.batch_shift}
+    found = measure_shifts(models, rows, _score_settings(manifest), seq_lens=seq_lens)
+    lines = []
+    for name, shift in found.items():
+        slack = read_atol(manifest, name=name)
+        demand_shift(shift, recorded[name], slack=slack, name=name)
+        lines.append(
+            f"{name}: batch shift {shift.logit:.3g} on {GATE_SPLIT} texts, "
+            f"{recorded[name].logit:.3g} at export (× {MARGIN:g} + {slack:g} allowed)"
+        )
+    return lines
+
+
+def _score_settings(manifest: BundleManifest) -> ScoreSettings:
+    return ScoreSettings(
+        task=Task(manifest.task),
+        num_labels=len(manifest.labels),
+        pad_token_id=manifest.pad_token_id,
+        batch_rows=int(read_number(manifest, "batch_rows")),
+    )
 
 
 def _load_own_shards(shards_dir: Path, manifest: BundleManifest) -> Shards:
