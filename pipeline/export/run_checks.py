@@ -116,7 +116,7 @@ def check_shift(
 
 
 def demand_shift(found: BatchShift, recorded: BatchShift, *, slack: float, name: str) -> None:
-    """Check that a batch shift is at most :data:`MARGIN` times the recorded one, and ``slack`` more.
+    """Check that a batch shift is at most ``MARGIN`` times the recorded one, and ``slack`` more.
 
     Raises:
         ExportError: a logit or a probability moves further.

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pipeline.config import Task
-from pipeline.contract.bundle import FP32_NAME, INT8_NAME, BatchShift, BundleManifest
+from pipeline.contract.bundle import FP32_NAME, INT8_NAME, BundleManifest
 from pipeline.contract.errors import ExportError, FolderError
 from pipeline.contract.shards import Shards, load_shards
 from pipeline.export.figures import (
@@ -82,7 +82,7 @@ def _check_shifts(
 ) -> list[str]:
     rows = spread_rows(shards.split(GATE_SPLIT), most=MOST_SAMPLE_ROWS)
     seq_lens = grid_seq_lens(shards.bucket_edges, manifest.max_seq_len)
-    recorded: dict[str, BatchShift] = {**manifest.batch_shift}
+    recorded = {str(name): shift for name, shift in manifest.batch_shift.items()}
     found = measure_shifts(models, rows, _score_settings(manifest), seq_lens=seq_lens)
     lines = []
     for name, shift in found.items():

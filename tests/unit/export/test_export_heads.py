@@ -51,10 +51,9 @@ def _node_kinds(path: Path, *, part: str) -> set[int]:
     return {matrices[name] for node in nodes for name in node.input if name in matrices}
 
 
-@pytest.mark.parametrize("activations", ["tensor", "row"])
 @pytest.mark.parametrize(
-    ("head", "num_products"),
-    [(nn.Linear(WIDTH, len(LABELS)), 1), (_two_layers(), 2)],
+    ("head", "num_products", "activations"),
+    [(nn.Linear(WIDTH, len(LABELS)), 1, "tensor"), (_two_layers(), 2, "row")],
     ids=["renamed", "renamed, two layers"],
 )
 def test_every_layer_of_the_encoders_head_stays_float(

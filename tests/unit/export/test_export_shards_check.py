@@ -35,6 +35,7 @@ def _share_of_first_label(shards_dir: Path, split: str) -> float:
 def _manifest(*, data_hash: str = "shards-1", **quality: Any) -> BundleManifest:
     return build_manifest(
         labels=list(LABELS),
+        max_seq_len=MAX_SEQ_LEN,
         provenance={"data_hash": data_hash},
         quality={"split": "test", "batch_rows": 8, "parity": {"atol": 1e-3}, **quality},
     )
