@@ -22,6 +22,7 @@ from pipeline.contract.bundle import (
     BUNDLE_SCHEMA_VERSION,
     FP32_NAME,
     INT8_NAME,
+    BatchShift,
     Bundle,
     BundleManifest,
     Limits,
@@ -129,7 +130,14 @@ def write_tiny_bundle(
             name="tiny",
             task=task,
             labels=LABELS[task],
+            target="cpu",
             default_model=FP32_NAME,
+            batch_shift={
+                name: BatchShift(logit=0.0, probability=0.0)
+                for name in files
+                if name.endswith(".onnx")
+            },
+            seq_len_percentiles=[min(max_seq_len, 3 + share // 10) for share in range(101)],
             opset=14,
             pad_token_id=encoder.pad_token_id,
             max_seq_len=max_seq_len,
