@@ -12,7 +12,7 @@ from pipeline.contract.label_sets import label_scores
 from pipeline.export.onnx_session import LogitsFunction
 from pipeline.quality import softmax
 
-_NUM_MATES = 7
+_NUM_MATES = 3
 _FULL_BATCH = 32
 """The largest batch that serving forms by default."""
 
