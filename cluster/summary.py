@@ -6,12 +6,19 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from pipeline.contract.bundle import FP32_NAME, INT8_NAME, load_bundle
+from pipeline.contract.bundle import FP16_NAME, FP32_NAME, INT8_NAME, load_bundle
 from pipeline.contract.errors import FolderError
 from pipeline.contract.folder import read_json
 from pipeline.contract.shards import load_shards
 
-_MODEL_TITLES = {"torch": "torch", FP32_NAME: "ONNX FP32", INT8_NAME: "ONNX INT8"}
+_MODEL_TITLES = {
+    "torch": "torch",
+    FP32_NAME: "ONNX FP32",
+    FP16_NAME: "ONNX FP16",
+    INT8_NAME: "ONNX INT8",
+}
+_SHOWN_TOKENS = 64
+"""A text of some sentences; the table shows one length only."""
 
 
 def build_summary(output_dir: Path, traffic: dict[str, Any]) -> dict[str, Any]:
@@ -69,10 +76,8 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
         lines.append((f"test accuracy {_MODEL_TITLES.get(name, name)}", f"{value:.2%}"))
     for name, value in quality["size_bytes"].items():
         lines.append((f"size {_MODEL_TITLES.get(name, name)}", f"{value / 1e6:.1f} MB"))
-    for name, value in quality["latency_ms"].items():
-        title = f"latency {_MODEL_TITLES.get(name, name)}, {value['seq_len']} tokens"
-        figures = f"{value['batch_1']:.1f} ms / {value['batch_32']:.1f} ms"
-        lines.append((f"{title}, batch 1 / batch 32", figures))
+    for name, by_shape in quality["latency_ms"].items():
+        lines.append(_latency_line(_MODEL_TITLES.get(name, name), by_shape))
     lines.append(("served model", summary["default_model"]))
     served = f"{traffic['p50_ms']:.0f} ms / {traffic['p99_ms']:.0f} ms"
     title = f"served, {traffic['num_connections']} connections, P50 / P99"
@@ -82,3 +87,18 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
             ("served answers right", f"{traffic['num_correct']} of {traffic['num_requests']}")
         )
     return lines
+
+
+def _latency_line(title: str, by_shape: dict[str, float]) -> tuple[str, str]:
+    """Return the medians at the measured length nearest to 64 tokens, by batch size.
+
+    Args:
+        title: the model's name.
+        by_shape: median milliseconds by batch and tokens, such as ``{"1x16": 2.9}``.
+    """
+    shapes = [tuple(int(part) for part in shape.split("x")) for shape in by_shape]
+    nearest = min((seq for _, seq in shapes), key=lambda seq: (abs(seq - _SHOWN_TOKENS), seq))
+    batches = sorted(batch for batch, seq in shapes if seq == nearest)
+    what = " / ".join(f"batch {batch}" for batch in batches)
+    figures = " / ".join(f"{by_shape[f'{batch}x{nearest}']:.1f} ms" for batch in batches)
+    return f"latency {title}, {nearest} tokens, {what}", figures

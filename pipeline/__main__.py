@@ -1,13 +1,11 @@
 """The `textlane` command: parsing and calls only."""
 
 import argparse
-import io
 import json
-import os
 import shutil
 import sys
-import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -19,8 +17,10 @@ from pipeline.config.explain import as_json, as_text, explain_settings
 from pipeline.contract.errors import ConfigError, TextlaneError
 from pipeline.contract.interrupts import heed_stop_signals
 from pipeline.contract.settings import Loaded, describe_settings
+from pipeline.export_commands import add_export, add_verify
 from pipeline.output_claim import claim_output
-from pipeline.stage import StageResult
+from pipeline.stage import StageResult, run_stage
+from pipeline.text_output import print_text
 
 Stage = Callable[..., StageResult]
 
@@ -57,7 +57,6 @@ _STAGE_HELP = {
     "prepare": "read labelled text, clean, split, tokenise and bucket it into shards",
     "train": "train on the shards; goes on from the last checkpoint",
     "evaluate": "measure the checkpoint on the test rows and write report.html",
-    "export": "write the bundle: ONNX, INT8, tokenizer, limits, quality, hashes",
     "run": "prepare, train, evaluate and export; finished stages are not done again",
 }
 
@@ -97,6 +96,8 @@ def _build_parser(others: dict[str, EntryPoint]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     job = _job_options()
     for name, text in _STAGE_HELP.items():
+        if name == "run":
+            add_export(commands, job=job)
         command = commands.add_parser(name, parents=[job], help=text, description=text)
         command.add_argument("--force", action="store_true", help="do finished work again")
         command.set_defaults(call=_run_stages)
@@ -111,11 +112,7 @@ def _build_parser(others: dict[str, EntryPoint]) -> argparse.ArgumentParser:
     )
     command.add_argument("--json", action="store_true", help="print JSON for programs")
     command.set_defaults(call=_print_config)
-    text = "repeat a bundle's checks on this machine, without torch"
-    command = commands.add_parser("verify", help=text, description=text)
-    command.add_argument("bundle", type=Path, help="the bundle's folder")
-    command.add_argument("--debug", action="store_true", help="show tracebacks")
-    command.set_defaults(call=_verify)
+    add_verify(commands)
     _add_inspect(commands)
     for name, entry in sorted(others.items()):
         # Listed only: main() hands their arguments on before anything is parsed here.
@@ -193,16 +190,8 @@ def _run_stages(options: argparse.Namespace) -> None:
             check_pretrained(job)
             check_factory(job)
         for name in chosen:
-            _run_stage(name, job, force=options.force)
-
-
-def _run_stage(name: str, job: JobConfig, *, force: bool) -> None:
-    console = Console(stderr=True, soft_wrap=True)
-    started = time.monotonic()
-    result = _load_stage(name)(job, force=force)
-    took = "already done" if result.is_reused else f"{time.monotonic() - started:.1f} s"
-    console.print(f"[bold]{name}[/bold] ({took}): ", end="")
-    console.print(f"{result.summary} → {result.folder}", markup=False, highlight=False)
+            stage = partial(_load_stage(name), job, force=options.force)
+            run_stage(name, stage)
 
 
 def _print_config(options: argparse.Namespace) -> None:
@@ -234,14 +223,7 @@ def _explain_config(options: argparse.Namespace) -> None:
         )
     loaded = load_job(options.config, options.sets) if options.config else None
     write = as_json if options.json else as_text
-    _print_text(write(explain_settings(JobConfig), loaded))
-
-
-def _verify(options: argparse.Namespace) -> None:
-    from pipeline.export.verify import verify
-
-    for line in verify(options.bundle):
-        print(line)
+    print_text(write(explain_settings(JobConfig), loaded))
 
 
 def _inspect(options: argparse.Namespace) -> None:
@@ -254,21 +236,11 @@ def _inspect(options: argparse.Namespace) -> None:
 
         inspection = draw_inspection(inspection, options.picture)
     if options.json:
-        _print_text(inspection_text.as_json(inspection))
+        print_text(inspection_text.as_json(inspection))
         return
     is_terminal = sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if is_terminal else None
-    _print_text(inspection_text.as_tables(inspection, width=width))
-
-
-def _print_text(text: str) -> None:
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
-    try:
-        print(text.rstrip("\n"), flush=True)
-    except BrokenPipeError:
-        # The reader, such as `head`, has seen enough; Python would complain once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    print_text(inspection_text.as_tables(inspection, width=width))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,11 @@
-"""What every stage returns, and how a stage knows that its work is already done."""
+"""What every stage returns, how it is run for people, and how it knows that it is done."""
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from rich.console import Console
 
 from pipeline.contract.errors import FolderError
 from pipeline.contract.folder import read_manifest
@@ -28,3 +32,13 @@ def is_done(folder: Path, fingerprint: str) -> bool:
     except FolderError:
         return False
     return manifest.get("fingerprint") == fingerprint and manifest.get("is_finished", True) is True
+
+
+def run_stage(name: str, stage: Callable[[], StageResult]) -> None:
+    """Run a stage and print its name, the time it took, its summary and its folder."""
+    console = Console(stderr=True, soft_wrap=True)
+    started = time.monotonic()
+    result = stage()
+    took = "already done" if result.is_reused else f"{time.monotonic() - started:.1f} s"
+    console.print(f"[bold]{name}[/bold] ({took}): ", end="")
+    console.print(f"{result.summary} → {result.folder}", markup=False, highlight=False)

@@ -132,7 +132,11 @@ def write_tiny_bundle(
             labels=LABELS[task],
             target="cpu",
             default_model=FP32_NAME,
-            batch_shift={FP32_NAME: BatchShift(logit=0.0, probability=0.0)},
+            batch_shift={
+                name: BatchShift(logit=0.0, probability=0.0)
+                for name in files
+                if name.endswith(".onnx")
+            },
             seq_len_percentiles=tuple(min(max_seq_len, 3 + step // 8) for step in range(101)),
             opset=14,
             pad_token_id=encoder.pad_token_id,

@@ -25,6 +25,7 @@ FP32_NAME = "model.onnx"
 INT8_NAME = "model_int8.onnx"
 FP16_NAME = "model_fp16.onnx"
 ModelName = Literal["model.onnx", "model_int8.onnx", "model_fp16.onnx"]
+_MODEL_NAMES = (FP32_NAME, FP16_NAME, INT8_NAME)
 _SEAL = "sha256_of_the_rest"
 _PICKLE_ENDINGS = (".pt", ".pth", ".pkl", ".pickle", ".bin", ".joblib", ".npy", ".npz")
 
@@ -81,6 +82,9 @@ class BundleManifest(Settings):
     quality: dict[str, Any]
     """Figures of export's checks: ``accuracy`` by model file, sizes, latencies, gate.
 
+    ``latency_ms`` is by model file and shape, such as ``{"model.onnx": {"1x16": 2.9}}``:
+    batch, tokens and the median of a run.
+
     ``accuracy`` of multi-label texts is the share whose whole set of labels is right.
     """
     provenance: dict[str, Any]
@@ -106,6 +110,11 @@ class Bundle:
         """Short name of exactly these bytes: job name and 12 digits of the files' hash."""
         return f"{self.manifest.name}-{fingerprint(self.manifest.files)[:12]}"
 
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """The model files: ``model.onnx``, and what was made from it."""
+        return tuple(name for name in _MODEL_NAMES if name in self.manifest.files)
+
     def model_path(self, name: str | None = None) -> Path:
         """Return the path of a model file, of the default one if None.
 
@@ -113,11 +122,9 @@ class Bundle:
             FolderError: the bundle has no such file.
         """
         name = name or self.manifest.default_model
-        if name not in self.manifest.files:
-            known = [file for file in self.manifest.files if file.endswith(".onnx")]
-            raise FolderError(
-                "the bundle has no such model", value=name, remedy=f"It has {', '.join(known)}."
-            )
+        if name not in self.model_names:
+            known = ", ".join(self.model_names)
+            raise FolderError("the bundle has no such model", value=name, remedy=f"It has {known}.")
         return self.folder / name
 
     def load_text_encoder(self) -> TextEncoder:
@@ -162,6 +169,7 @@ def write_bundle(
         manifest = describe(files)
         if manifest.files != files or manifest.default_model not in files:
             raise FolderError("the manifest does not name the folder's files", place=str(target))
+        _demand_shifts(manifest, place=target)
         write_manifest(folder, seal_manifest(manifest.model_dump(mode="json")))
     return load_bundle(target)
 
@@ -215,4 +223,15 @@ def load_bundle(folder: Path) -> Bundle:
             place=str(folder),
             value=manifest.default_model,
         )
+    _demand_shifts(manifest, place=folder)
     return Bundle(folder=folder, manifest=manifest)
+
+
+def _demand_shifts(manifest: BundleManifest, *, place: Path) -> None:
+    models = {name for name in _MODEL_NAMES if name in manifest.files}
+    if set(manifest.batch_shift) != models:
+        raise FolderError(
+            f"batch_shift must have the model files {', '.join(sorted(models))}",
+            place=str(place),
+            value=sorted(manifest.batch_shift),
+        )

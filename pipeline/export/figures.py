@@ -1,20 +1,26 @@
-"""Measures a bundle's models: accuracy, sizes, latencies, the INT8 gate and the batch shift."""
+"""Measures a bundle's models: accuracy, sizes, the INT8 gate, batch shift and lengths."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.config import Task
-from pipeline.contract.bundle import FP32_NAME, INT8_NAME
-from pipeline.contract.shards import Shards, ShardSplit
+from pipeline.config import ExportSettings, Task
+from pipeline.contract.batching import IntArray
+from pipeline.contract.bundle import FP32_NAME, INT8_NAME, BatchShift
+from pipeline.contract.shards import ShardSplit
 from pipeline.export.batch_shift import measure_batch_shift
-from pipeline.export.gate import GateDecision
-from pipeline.export.latency import measure_latency
+from pipeline.export.gate import AnswerChanges, GateDecision
 from pipeline.export.onnx_session import LogitsFunction
+from pipeline.export.paired_answers import (
+    PairedAnswers,
+    drops_by_bucket,
+    drops_by_class,
+    pair_answers,
+)
+from pipeline.export.paired_bootstrap import measure_drops
 from pipeline.multi_label_quality import score_logits
 from pipeline.quality import (
     FloatArray,
@@ -32,12 +38,18 @@ SCORE_SPLIT = "test"
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreSettings:
-    """How rows are run when models are scored."""
+    """How rows are run when models are scored, and how the gate tells their parts apart."""
 
     task: Task
     num_labels: int
     pad_token_id: int
     batch_rows: int
+    labels: tuple[str, ...] = ()
+    """Names of the labels; without them their numbers are shown."""
+    bucket_edges: tuple[int, ...] = ()
+    """Greatest length of every bucket; without them all rows are one bucket."""
+    seed: int = 0
+    """Draws the gate's resamples."""
 
 
 def score_models(
@@ -77,45 +89,105 @@ def judge_int8(
     models: Mapping[str, LogitsFunction],
     split: ShardSplit,
     settings: ScoreSettings,
-    *,
-    max_drop: float,
+    export: ExportSettings,
 ) -> GateDecision | None:
     """Return the gate's decision on a split; None when there is no INT8 model to judge."""
     if INT8_NAME not in models:
         return None
-    judged = {name: models[name] for name in (FP32_NAME, INT8_NAME)}
-    scores = score_models(judged, split, settings)["accuracy"]
+    fp32, int8 = (
+        predict_split(
+            split,
+            models[name],
+            batch_rows=settings.batch_rows,
+            pad_token_id=settings.pad_token_id,
+            task=settings.task,
+        )
+        for name in (FP32_NAME, INT8_NAME)
+    )
+    answers = pair_answers(
+        (fp32, int8),
+        labels_of(split),
+        task=settings.task,
+        num_labels=settings.num_labels,
+        row_ids=split.row_ids,
+    )
     return GateDecision(
         split=GATE_SPLIT,
         measure=accuracy_name(settings.task),
-        rows=len(split),
-        fp32_accuracy=scores[FP32_NAME],
-        int8_accuracy=scores[INT8_NAME],
-        max_drop=max_drop,
+        counted="words" if settings.task is Task.TOKEN else "rows",
+        texts=answers.num_texts,
+        resamples=export.gate_resamples,
+        drops=measure_drops(answers, resamples=export.gate_resamples, seed=settings.seed),
+        max_accuracy_drop=export.max_accuracy_drop,
+        max_macro_f1_drop=export.max_macro_f1_drop,
+        changes=_find_changes(answers, split.lengths, settings),
     )
 
 
-def measure_speed_and_shift(
+def _find_changes(
+    answers: PairedAnswers, lengths: IntArray, settings: ScoreSettings
+) -> AnswerChanges:
+    was_right, is_right = answers.is_right
+    names = settings.labels or tuple(str(label) for label in range(settings.num_labels))
+    edges = settings.bucket_edges or (int(lengths.max()),)
+    return AnswerChanges(
+        decisions=len(answers.true),
+        flips=int(answers.is_flip.sum()),
+        losses=int((was_right & ~is_right).sum()),
+        gains=int((~was_right & is_right).sum()),
+        by_class=tuple(drops_by_class(answers, names)),
+        by_bucket=tuple(drops_by_bucket(answers, lengths=lengths, bucket_edges=edges)),
+    )
+
+
+def measure_shifts(
     models: Mapping[str, LogitsFunction],
-    shards: Shards,
+    rows: Sequence[NDArray[np.int32]],
+    settings: ScoreSettings,
     *,
-    vocab_size: int,
-    pad_token_id: int,
-    max_seq_len: int,
-) -> dict[str, Any]:
-    """Return ``latency_ms`` at the median training length and ``batch_shift``, by file."""
-    seq_len = max(1, round(float(np.median(shards.split("train").lengths))))
-    validation = shards.split(GATE_SPLIT)
-    rows = [validation.input_ids(index) for index in range(len(validation))]
-    latency_ms, batch_shift = {}, {}
-    for name, run in models.items():
-        latency_ms[name] = measure_latency(run, seq_len=seq_len, vocab_size=vocab_size)
-        batch_shift[name] = measure_batch_shift(
-            run, rows, probes=_SHIFT_PROBES, pad_token_id=pad_token_id, max_seq_len=max_seq_len
+    seq_lens: Sequence[int],
+) -> dict[str, BatchShift]:
+    """Return how far each model's answers move with their batch, by file.
+
+    Args:
+        models: by file.
+        rows: token ids of texts.
+        settings: padding and task.
+        seq_lens: lengths to pad to: the bucket edges and the longest.
+    """
+    return {
+        name: measure_batch_shift(
+            run,
+            rows,
+            probes=_SHIFT_PROBES,
+            pad_token_id=settings.pad_token_id,
+            seq_lens=seq_lens,
+            is_multi_label=settings.task is Task.MULTI_LABEL,
         )
-    return {"latency_ms": latency_ms, "batch_shift": batch_shift}
+        for name, run in models.items()
+    }
 
 
-def file_sizes(folder: Path, names: tuple[str, ...]) -> dict[str, int]:
-    """Return the bytes of the named files."""
-    return {name: (folder / name).stat().st_size for name in names}
+def spread_rows(split: ShardSplit, *, most: int) -> list[NDArray[np.int32]]:
+    """Return the token ids of at most so many rows, shortest to longest, evenly spread."""
+    order = np.argsort(split.lengths, kind="stable")
+    places = np.linspace(0, len(order) - 1, num=min(most, len(order)), dtype=np.int64)
+    return [split.input_ids(int(order[place])) for place in places]
+
+
+def length_percentiles(lengths: IntArray) -> tuple[int, ...]:
+    """Return 101 lengths that occur: the shortest, the 1st to 99th percentile, the longest."""
+    found = np.percentile(lengths, np.arange(101), method="nearest")
+    return tuple(int(length) for length in found)
+
+
+def file_sizes(folder: Path, names: Sequence[str]) -> dict[str, int]:
+    """Return the bytes of the named model files, weights in a file of their own included."""
+    return {
+        name: sum(
+            path.stat().st_size
+            for path in (folder / name, folder / f"{name}.data")
+            if path.exists()
+        )
+        for name in names
+    }

@@ -1,17 +1,14 @@
 """The export stage: checkpoint → bundle, every model file checked before it is kept."""
 
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
-from pipeline.config import JobConfig, Task
+from pipeline.config import JobConfig
 from pipeline.contract.bundle import (
     BUNDLE_SCHEMA_VERSION,
-    FP32_NAME,
     Bundle,
     BundleManifest,
     Limits,
@@ -20,24 +17,16 @@ from pipeline.contract.bundle import (
 )
 from pipeline.contract.errors import FolderError
 from pipeline.contract.folder import fingerprint, read_manifest
-from pipeline.contract.shards import Shards, load_shards
+from pipeline.contract.shards import load_shards
 from pipeline.contract.tokenization import TOKENIZER_NAME
-from pipeline.export.build import build_models
-from pipeline.export.figures import (
-    GATE_SPLIT,
-    SCORE_SPLIT,
-    ScoreSettings,
-    file_sizes,
-    judge_int8,
-    measure_speed_and_shift,
-    score_models,
-)
-from pipeline.export.gate import GateDecision
-from pipeline.export.onnx_session import LogitsFunction, open_model
-from pipeline.export.parity import GRID_BATCH_SIZES, grid_seq_lens
+from pipeline.export.acceptance import Acceptance, check_reason
+from pipeline.export.figures import length_percentiles
+from pipeline.export.fill import ExportInputs, Filled, fill_models, say
+from pipeline.export.optimized_dump import dump_optimized as dump_model
+from pipeline.export.parity import GRID_BATCH_SIZES
 from pipeline.export.provenance import installed_versions, source_commit
 from pipeline.model.checkpoint_manifest import chosen_entry, read_checkpoint_manifest
-from pipeline.model.trained import TrainedModel, load_trained
+from pipeline.model.trained import load_trained
 from pipeline.quality import accuracy_name
 from pipeline.stage import StageResult
 
@@ -45,47 +34,78 @@ _MAX_TEXT_CHARS = 100_000
 """Chosen: seven times the longest film review; its tokens beyond max_seq_len are cut anyway."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Inputs:
-    job: JobConfig
-    trained: TrainedModel
-    shards: Shards
-    fingerprint: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Outcome:
-    quality: dict[str, Any]
-    default_model: str
-
-
-def export(job: JobConfig, *, force: bool = False) -> StageResult:
+def export(
+    job: JobConfig,
+    *,
+    force: bool = False,
+    accept: str | None = None,
+    dump_optimized: Path | None = None,
+) -> StageResult:
     """Write the bundle of a job's checkpoint; keep one that is already there and intact.
 
+    Args:
+        job: the job; its checkpoint and shards are there.
+        force: write the bundle although it is there.
+        accept: why INT8 becomes the default even if the gate does not pass it.
+        dump_optimized: folder for the graphs as ONNX Runtime optimises them on this machine.
+
     Raises:
+        ConfigError: ``accept`` is no reason.
         FolderError: (or a subtype) checkpoint or shards are missing, altered, unfinished
             or do not belong together.
         ExportError: a model file failed a check; an older bundle stays as it was.
     """
-    mark = _fingerprint_inputs(job)
-    if not force and (found := _find_finished(job.bundle_dir, mark)):
-        return StageResult(folder=found.folder, is_reused=True, summary=_summarise(found))
-    trained = load_trained(job.checkpoint_dir)
-    inputs = _Inputs(job=job, trained=trained, shards=load_shards(job.shards_dir), fingerprint=mark)
-    outcomes: list[_Outcome] = []
+    reason = check_reason(accept) if accept is not None else None
+    console = Console(stderr=True, soft_wrap=True)
+    mark = _fingerprint_inputs(job, reason)
+    bundle = _find_bundle(job.bundle_dir)
+    is_reused = not force and bundle is not None and _mark_of(bundle) == mark
+    if bundle is None or not is_reused:
+        if bundle and reason is None and (old := _accepted_reason(bundle)):
+            say(console, f"INT8 was accepted ({old}); without --accept it is judged anew")
+        bundle = _write(
+            ExportInputs(
+                job=job,
+                trained=load_trained(job.checkpoint_dir),
+                shards=load_shards(job.shards_dir),
+                fingerprint=mark,
+                acceptance=_accept(reason),
+                console=console,
+            )
+        )
+    if dump_optimized is not None:
+        _dump(bundle, dump_optimized, console)
+    return StageResult(folder=bundle.folder, is_reused=is_reused, summary=_summarise(bundle))
+
+
+def _accept(reason: str | None) -> Acceptance | None:
+    return Acceptance(reason=reason, at=datetime.now(UTC).date()) if reason else None
+
+
+def _write(inputs: ExportInputs) -> Bundle:
+    job = inputs.job
+    filled: list[Filled] = []
 
     def fill(folder: Path) -> None:
         shutil.copyfile(job.checkpoint_dir / TOKENIZER_NAME, folder / TOKENIZER_NAME)
-        outcomes.append(_fill_models(folder, inputs, Console(stderr=True, soft_wrap=True)))
+        filled.append(fill_models(folder, inputs))
 
     def describe(files: dict[str, str]) -> BundleManifest:
-        return _describe(files, inputs, outcomes[0])
+        return _describe(files, inputs, filled[0])
 
-    bundle = write_bundle(job.bundle_dir, fill=fill, describe=describe)
-    return StageResult(folder=bundle.folder, is_reused=False, summary=_summarise(bundle))
+    return write_bundle(job.bundle_dir, fill=fill, describe=describe)
 
 
-def _fingerprint_inputs(job: JobConfig) -> str:
+def _dump(bundle: Bundle, target: Path, console: Console) -> None:
+    for name in bundle.model_names:
+        # A folder for each: the file and its weights always bear the same names.
+        path = dump_model(
+            bundle.model_path(name), target / Path(name).stem, device=bundle.manifest.target
+        )
+        say(console, f"{name} as ONNX Runtime optimises it here → {path}")
+
+
+def _fingerprint_inputs(job: JobConfig, reason: str | None) -> str:
     checkpoint = read_checkpoint_manifest(job.checkpoint_dir)
     shards = read_manifest(job.shards_dir)
     if checkpoint["shards_fingerprint"] != shards.get("fingerprint"):
@@ -103,76 +123,32 @@ def _fingerprint_inputs(job: JobConfig) -> str:
             "checkpoint": chosen["sha256"] if chosen else None,
             "shards": shards["fingerprint"],
             "export": job.export.model_dump(mode="json"),
+            "accept": reason,
+            "seed": job.seed,
             "batch_rows": job.evaluate.batch_rows,
             "versions": installed_versions(),
         }
     )
 
 
-def _find_finished(folder: Path, mark: str) -> Bundle | None:
+def _find_bundle(folder: Path) -> Bundle | None:
     # A bundle's manifest has no room for the usual field, and half a bundle is not done.
     try:
-        bundle = load_bundle(folder)
+        return load_bundle(folder)
     except FolderError:
         return None
-    return bundle if bundle.manifest.provenance.get("fingerprint") == mark else None
 
 
-def _fill_models(folder: Path, inputs: _Inputs, console: Console) -> _Outcome:
-    job, trained, shards = inputs.job, inputs.trained, inputs.shards
-    console.print("export: writing the models and comparing them with torch", highlight=False)
-    built = build_models(
-        folder,
-        trained,
-        settings=job.export,
-        seq_lens=grid_seq_lens(shards.bucket_edges, trained.text_settings.max_seq_len),
-        seed=job.seed,
-    )
-    for note in built.notes:
-        console.print(f"export: {note}", highlight=False)
-    models = {name: open_model(folder / name) for name in built.names}
-    console.print("export: measuring speed, accuracy and batch shift", highlight=False)
-    measured = measure_speed_and_shift(
-        models,
-        shards,
-        vocab_size=trained.architecture.vocab_size,
-        pad_token_id=trained.encoder.pad_token_id,
-        max_seq_len=trained.text_settings.max_seq_len,
-    )
-    gate, scores = _score(models, inputs)
-    if gate:
-        style = "green" if gate.passed else "yellow"
-        console.print(f"export: {gate.sentence}", style=style, highlight=False)
-    quality = {
-        **scores,
-        "gate": gate.as_figures() if gate else None,
-        "size_bytes": file_sizes(folder, built.names),
-        **measured,
-        "parity": {"max_abs_difference": built.parity, "atol": job.export.atol},
-        "fused": built.fused,
-        "notes": list(built.notes),
-    }
-    return _Outcome(quality=quality, default_model=gate.default_model if gate else FP32_NAME)
+def _mark_of(bundle: Bundle) -> object:
+    return bundle.manifest.provenance.get("fingerprint")
 
 
-def _score(
-    models: Mapping[str, LogitsFunction], inputs: _Inputs
-) -> tuple[GateDecision | None, dict[str, Any]]:
-    job, trained, shards = inputs.job, inputs.trained, inputs.shards
-    settings = ScoreSettings(
-        task=Task(trained.task),
-        num_labels=len(trained.labels),
-        pad_token_id=trained.encoder.pad_token_id,
-        batch_rows=job.evaluate.batch_rows,
-    )
-    validation, test = shards.split(GATE_SPLIT), shards.split(SCORE_SPLIT)
-    gate = judge_int8(models, validation, settings, max_drop=job.export.max_accuracy_drop)
-    # Not torch once more: parity has just shown that FP32 gives its logits.
-    scores = score_models(models, test, settings)
-    return gate, {"split": SCORE_SPLIT, "rows": len(test), **scores}
+def _accepted_reason(bundle: Bundle) -> str | None:
+    accepted = (bundle.manifest.quality.get("gate") or {}).get("accepted")
+    return str(accepted["reason"]) if accepted else None
 
 
-def _describe(files: dict[str, str], inputs: _Inputs, outcome: _Outcome) -> BundleManifest:
+def _describe(files: dict[str, str], inputs: ExportInputs, filled: Filled) -> BundleManifest:
     job, trained = inputs.job, inputs.trained
     text = trained.text_settings
     return BundleManifest.model_validate(
@@ -181,7 +157,10 @@ def _describe(files: dict[str, str], inputs: _Inputs, outcome: _Outcome) -> Bund
             "name": job.name,
             "task": str(trained.task),
             "labels": trained.labels,
-            "default_model": outcome.default_model,
+            "target": job.export.target,
+            "default_model": filled.default_model,
+            "batch_shift": filled.batch_shift,
+            "seq_len_percentiles": length_percentiles(inputs.shards.split("train").lengths),
             "opset": job.export.opset,
             "pad_token_id": trained.encoder.pad_token_id,
             "max_seq_len": text.max_seq_len,
@@ -193,7 +172,7 @@ def _describe(files: dict[str, str], inputs: _Inputs, outcome: _Outcome) -> Bund
                 max_text_chars=_MAX_TEXT_CHARS,
                 max_batch_rows=max(GRID_BATCH_SIZES),
             ),
-            "quality": outcome.quality,
+            "quality": filled.quality,
             "provenance": {
                 "fingerprint": inputs.fingerprint,
                 "data_hash": inputs.shards.fingerprint,
@@ -216,4 +195,6 @@ def _summarise(bundle: Bundle) -> str:
         f"{name} {size / 1e6:.1f} MB, {measure} {quality['accuracy'][name]:.4f}"
         for name, size in quality["size_bytes"].items()
     ]
-    return f"{bundle.version}: {'; '.join(parts)}; default model {bundle.manifest.default_model}"
+    accepted = " (accepted)" if _accepted_reason(bundle) else ""
+    default = f"default model {bundle.manifest.default_model}{accepted}"
+    return f"{bundle.version}: {'; '.join(parts)}; {default}"

@@ -33,6 +33,7 @@ def write(target, *, extra=None, **changes):
         encoder.save(folder)
         (folder / "model.onnx").write_bytes(b"graph")
         if extra:
+            (folder / extra).parent.mkdir(exist_ok=True)
             (folder / extra).write_bytes(b"x")
 
     def describe(files):
@@ -41,7 +42,10 @@ def write(target, *, extra=None, **changes):
             "name": "job",
             "task": "sequence_classification",
             "labels": ("no", "yes"),
+            "target": "cpu",
             "default_model": "model.onnx",
+            "batch_shift": {"model.onnx": {"logit": 0.01, "probability": 0.002}},
+            "seq_len_percentiles": range(3, 104),
             "opset": 14,
             "pad_token_id": 0,
             "max_seq_len": 8,
@@ -73,6 +77,8 @@ def test_a_bundle_loads_as_it_was_written(folder):
     bundle = load_bundle(folder)
 
     assert bundle.manifest.labels == ("no", "yes")
+    assert bundle.manifest.batch_shift["model.onnx"].probability == 0.002
+    assert bundle.manifest.seq_len_percentiles[50] == 53
     assert sorted(bundle.manifest.files) == ["model.onnx", "tokenizer.json"]
     assert bundle.model_path() == folder / "model.onnx"
     assert bundle.load_text_encoder().encode_texts(["film"])[0].input_ids.tolist() == [2]
@@ -126,7 +132,7 @@ def test_a_missing_file_is_refused_by_name(folder, name):
 def test_another_schema_is_refused_before_anything_else(folder, version, sealed):
     rewrite(folder, sealed=sealed, schema_version=version)
 
-    with pytest.raises(SchemaVersionError, match=r"reads bundles of schema 2 \(got .*Upgrade"):
+    with pytest.raises(SchemaVersionError, match=r"reads bundles of schema 3 \(got .*Upgrade"):
         load_bundle(folder)
 
 
@@ -138,6 +144,21 @@ def test_another_schema_is_refused_before_anything_else(folder, version, sealed)
         ({"labels": []}, "labels: Tuple should have at least 1 item"),
         ({"task": "summarise"}, "task: Input should be"),
         ({"default_model": "model_int8.onnx"}, "the default model is not among the files"),
+        ({"default_model": "model_fp8.onnx"}, "default_model: Input should be"),
+        ({"target": "tpu"}, "target: Input should be 'cpu' or 'cuda'"),
+        ({"target": None}, "target: Input should be"),
+        ({"batch_shift": {}}, "batch_shift must have the model files model.onnx"),
+        (
+            {"batch_shift": {"model_int8.onnx": {"logit": 0.0, "probability": 0.0}}},
+            r"batch_shift must have the model files model\.onnx .*model_int8\.onnx",
+        ),
+        (
+            {"batch_shift": {"model.onnx": {"logit": -1.0, "probability": 0.0}}},
+            "batch_shift.model.onnx.logit: Input should be greater than or equal to 0",
+        ),
+        ({"batch_shift": {"model.onnx": 0.1}}, "batch_shift.model.onnx: Input should be"),
+        ({"seq_len_percentiles": [1] * 100}, "seq_len_percentiles: Tuple should have at least 101"),
+        ({"seq_len_percentiles": [1.5] * 101}, "seq_len_percentiles.0: Input should be"),
         ({"files": {"../manifest.json": "0" * 64}}, "outside its folder"),
     ],
 )
@@ -178,3 +199,18 @@ def test_a_tokenizer_that_is_not_that_of_training_is_refused(tmp_path):
 def test_an_unknown_model_file_is_refused_with_the_known_ones(folder):
     with pytest.raises(FolderError, match=r"no such model .*'model_fp8\.onnx'.*It has model\.onnx"):
         load_bundle(folder).model_path("model_fp8.onnx")
+
+
+def test_a_file_that_is_no_model_is_no_model_path(folder):
+    with pytest.raises(FolderError, match=r"no such model .*'tokenizer\.json'"):
+        load_bundle(folder).model_path("tokenizer.json")
+
+
+def test_files_in_folders_of_the_bundle_are_hashed_and_checked_too(tmp_path):
+    bundle = write(tmp_path / "bundle", extra="reference/cell_00.pb")
+
+    (bundle.folder / "reference" / "cell_00.pb").write_bytes(b"y")
+
+    assert bundle.model_names == ("model.onnx",)
+    with pytest.raises(AlteredFileError, match=r"reference/cell_00\.pb"):
+        load_bundle(bundle.folder)
