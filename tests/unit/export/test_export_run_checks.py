@@ -32,14 +32,17 @@ def test_mean_and_largest_distance_are_of_all_logits() -> None:
     assert errors.worst_shape == (2, 8)
 
 
-def test_the_manifest_keeps_distance_and_shift_of_every_model() -> None:
-    models = {"model.onnx": answer, "model_int8.onnx": answer_shifting_by(0.25)}
+def test_the_manifest_keeps_every_models_shift_and_int8s_distance() -> None:
+    models = {"model.onnx": answer, "model_int8.onnx": answer_off_by(0.25)}
 
     figures = describe_models(models, build_cells(), pad_token_id=0, is_multi_label=False)
 
-    assert list(figures) == ["model.onnx", "model_int8.onnx"]
-    assert figures["model.onnx"]["max_error"] == 0.0
-    assert figures["model_int8.onnx"]["batch_shift"]["logit"] == pytest.approx(0.25)
+    unmoved = {"logit": 0.0, "probability": 0.0}
+    assert figures["model.onnx"] == {"batch_shift": unmoved}
+    assert figures["model_int8.onnx"] == {
+        "batch_shift": unmoved,
+        "mean_error": pytest.approx(0.25, abs=1e-6),
+    }
 
 
 @pytest.mark.parametrize(
