@@ -1,23 +1,12 @@
 import pytest
 from train_runs import run_until, run_with
-from train_samples import build_job, write_shards
+from train_samples import with_train
 
 from pipeline.contract.errors import FolderError
 from pipeline.contract.folder import read_manifest, write_manifest
 from pipeline.contract.shards import load_shards
 from pipeline.train.resume_rules import judge_folder, open_run
 from pipeline.train.run import plan_run, train
-
-
-@pytest.fixture
-def job(tmp_path):
-    job = build_job(tmp_path)
-    write_shards(job)
-    return job
-
-
-def with_train(job, **changes):
-    return job.model_copy(update={"train": job.train.model_copy(update=changes)})
 
 
 def leave_unfinished(job):

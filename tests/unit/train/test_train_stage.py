@@ -1,7 +1,7 @@
 import shutil
 
 import pytest
-from train_samples import build_job, run_alone, write_shards
+from train_samples import run_alone, with_train
 
 from pipeline.config import AugmentationSettings, Task
 from pipeline.contract.errors import ConfigError, FolderError, MissingFileError
@@ -24,17 +24,6 @@ class RecordingFit:
 class InterruptedFit:
     def __call__(self, run):
         raise KeyboardInterrupt
-
-
-@pytest.fixture
-def job(tmp_path):
-    job = build_job(tmp_path)
-    write_shards(job)
-    return job
-
-
-def with_train(job, **changes):
-    return job.model_copy(update={"train": job.train.model_copy(update=changes)})
 
 
 def test_stage_trains_and_says_what_is_in_the_folder(job, capsys):
