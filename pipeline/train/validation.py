@@ -133,7 +133,6 @@ class Validator:
             raise NotFiniteError(
                 "the loss of validation rows is not finite",
                 place=f"rows {', '.join(map(str, self._group.gather(bad_rows)))}",
-                remedy="Lower train.base_lr, or look at these rows of the input.",
             )
         entities, by_label = sums[3:6].astype(int).tolist(), sums[6:].astype(int).reshape(3, -1)
         return Figures(
