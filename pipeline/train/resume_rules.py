@@ -4,10 +4,18 @@ import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-from pipeline.contract.errors import FolderError
-from pipeline.contract.folder import atomic_folder, read_manifest, verify_files, write_manifest
+from pipeline.contract.errors import FolderError, MissingFileError
+from pipeline.contract.folder import (
+    MANIFEST_NAME,
+    atomic_folder,
+    read_manifest,
+    refuse_file_in_place_of,
+    verify_files,
+    write_manifest,
+)
 from pipeline.contract.shards import Shards
 from pipeline.contract.tokenization import TOKENIZER_NAME, load_text_encoder
 from pipeline.model.checkpoint_manifest import (
@@ -19,6 +27,12 @@ from pipeline.model.checkpoint_manifest import (
 from pipeline.train.training_run import TrainingRun
 
 _ABSENT = "none"
+_LEFT_ALONE = (
+    f"Put its {MANIFEST_NAME} back if it is yours, move the folder away, or set another "
+    "output_dir; --force leaves it alone too."
+)
+_NAMED = 3
+"""Names of files that a message lists at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,22 +70,15 @@ def judge_folder(run: TrainingRun, *, force: bool) -> Opening:
     its own, or is thrown away by name.
 
     Raises:
-        FolderError: the folder holds something else than checkpoints, or, unless ``force``, an
-            unfinished training of other settings or data, or a manifest that was edited.
+        FolderError: the folder is a file, or holds something else than checkpoints or a manifest
+            that cannot be read, or, unless ``force``, an unfinished training of other settings
+            or data, or a manifest that was edited.
     """
     folder = run.checkpoint_dir
+    refuse_file_in_place_of(folder)
     if not folder.exists() or not any(folder.iterdir()):
         return Opening(goes_on=False)
-    try:
-        found = read_manifest(folder)
-    except FolderError:
-        found = {}
-    if "shards_fingerprint" not in found:
-        raise FolderError(
-            "the folder holds something else than checkpoints and is left alone",
-            place=str(folder),
-            remedy="Move it away or set another output_dir.",
-        )
+    found = _read_own_manifest(folder)
     if force:
         return Opening(goes_on=False)
     differences = "; ".join(_differences(run, found))
@@ -87,6 +94,33 @@ def judge_folder(run: TrainingRun, *, force: bool) -> Opening:
         remedy="Put the settings back to go on with it, train anew with --force, or set another "
         "output_dir.",
     )
+
+
+def _read_own_manifest(folder: Path) -> dict[str, Any]:
+    """Return the manifest of a folder with files in it; without one nobody may remove them."""
+    try:
+        found = read_manifest(folder)
+    except MissingFileError as error:
+        names = sorted(path.name for path in folder.iterdir())
+        others = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+        raise FolderError(
+            f"the folder has no {MANIFEST_NAME}, but holds {', '.join(names[:_NAMED])}{others}",
+            place=str(folder),
+            remedy=_LEFT_ALONE,
+        ) from error
+    except FolderError as error:
+        raise FolderError(
+            f"what the folder holds cannot be told: {error.problem}",
+            place=error.place,
+            remedy=_LEFT_ALONE,
+        ) from error
+    if "shards_fingerprint" not in found:
+        raise FolderError(
+            "the manifest is not that of a training: it lacks shards_fingerprint",
+            place=str(folder / MANIFEST_NAME),
+            remedy=_LEFT_ALONE,
+        )
+    return found
 
 
 def _demand_best(run: TrainingRun, manifest: Mapping[str, Any]) -> None:

@@ -101,15 +101,57 @@ def test_interrupted_training_leaves_a_folder_that_goes_on(job):
     assert not train(job, fit=RecordingFit()).is_reused
 
 
-def test_folder_with_something_else_is_left_alone(job):
-    job.checkpoint_dir.mkdir()
-    letter = job.checkpoint_dir / "letter.txt"
-    letter.write_text("not yours")
+LEFT_ALONE = (
+    "Put its manifest.json back if it is yours, move the folder away, or set another output_dir; "
+    "--force leaves it alone too."
+)
 
-    with pytest.raises(FolderError, match="left alone"):
+
+@pytest.mark.parametrize("force", [False, True])
+def test_folder_without_a_manifest_is_left_alone_and_its_files_are_named(job, force):
+    job.checkpoint_dir.mkdir()
+    for name in ("step_3_loss_1.0000.pt", "history.jsonl", "letter.txt", "events.jsonl"):
+        (job.checkpoint_dir / name).write_text("not yours")
+
+    with pytest.raises(FolderError) as caught:
+        train(job, fit=RecordingFit(), force=force)
+
+    assert str(caught.value) == (
+        f"{job.checkpoint_dir}: the folder has no manifest.json, but holds events.jsonl, "
+        f"history.jsonl, letter.txt and 1 more. {LEFT_ALONE}"
+    )
+    assert (job.checkpoint_dir / "letter.txt").read_text() == "not yours"
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"{", "what the folder holds cannot be told: not JSON: Expecting"),
+        (b"\xff\xfe", "what the folder holds cannot be told: not JSON: 'utf-8' codec"),
+        (b"[]", "what the folder holds cannot be told: the manifest is not a JSON object"),
+        (b"{}", "the manifest is not that of a training: it lacks shards_fingerprint"),
+    ],
+)
+def test_folder_whose_manifest_cannot_be_used_is_left_alone_with_the_remedy(job, content, problem):
+    job.checkpoint_dir.mkdir()
+    manifest = job.checkpoint_dir / "manifest.json"
+    manifest.write_bytes(content)
+
+    with pytest.raises(FolderError) as caught:
         train(job, fit=RecordingFit(), force=True)
 
-    assert letter.read_text() == "not yours"
+    assert str(caught.value).startswith(f"{manifest}: {problem}")
+    assert str(caught.value).endswith(LEFT_ALONE)
+    assert manifest.read_bytes() == content
+
+
+def test_file_in_the_place_of_the_folder_is_left_alone(job):
+    job.checkpoint_dir.write_text("not yours")
+
+    with pytest.raises(FolderError, match=r"checkpoint: the output is a file, not a folder\. Move"):
+        train(job, fit=RecordingFit(), force=True)
+
+    assert job.checkpoint_dir.read_text() == "not yours"
 
 
 def test_shards_of_another_task_are_refused(job):
