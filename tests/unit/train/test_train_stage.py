@@ -4,9 +4,11 @@ import pytest
 from train_samples import run_alone, with_train
 
 from pipeline.config import AugmentationSettings, Task
+from pipeline.contract import folder
 from pipeline.contract.errors import ConfigError, FolderError, MissingFileError
-from pipeline.contract.folder import hash_files, read_manifest, write_manifest
+from pipeline.contract.folder import hash_files, read_manifest, sha256_file, write_manifest
 from pipeline.contract.tokenization import TOKENIZER_NAME
+from pipeline.train.events import read_events
 from pipeline.train.history import read_history
 from pipeline.train.run import train
 
@@ -78,8 +80,32 @@ def test_unfinished_training_goes_on_and_says_from_where(job, capsys):
     train(job, fit=fit)
 
     assert fit.first_steps == [0, 6]
-    assert "goes on from step_6_loss_" in capsys.readouterr().err
+    note = "goes on with a training whose newest checkpoint is step_6_loss_"
+    assert note in capsys.readouterr().err
     assert [record.step for record in read_history(job.checkpoint_dir)] == list(range(1, 11))
+
+
+def test_damaged_checkpoint_is_told_of_once_and_hashed_once(job, capsys, caplog, monkeypatch):
+    train(job, fit=RecordingFit())
+    manifest = read_manifest(job.checkpoint_dir)
+    kept = [entry for entry in manifest["checkpoints"] if entry["step"] <= 6]
+    write_manifest(job.checkpoint_dir, manifest | {"is_finished": False, "checkpoints": kept})
+    newest = job.checkpoint_dir / kept[-1]["file"]
+    newest.write_bytes(b"damaged")
+    hashed = []
+
+    def sha256_noted(path):
+        hashed.append(path.name)
+        return sha256_file(path)
+
+    monkeypatch.setattr(folder, "sha256_file", sha256_noted)
+
+    train(job, fit=RecordingFit())
+
+    [event] = read_events(job.checkpoint_dir)
+    assert event.message.count(f"passed over {newest.name}: the file was changed") == 1
+    assert "passed over" not in capsys.readouterr().err + caplog.text
+    assert hashed.count(newest.name) == 1
 
 
 def test_deleted_final_checkpoint_is_trained_again_from_the_one_before(job):
