@@ -26,7 +26,8 @@ from pipeline.model.checkpoint_manifest import (
 )
 from pipeline.train.training_run import TrainingRun
 
-_ABSENT = "none"
+_ABSENT = object()
+"""Stands for a setting that one side of a comparison does not have."""
 _LEFT_ALONE = (
     f"Put its {MANIFEST_NAME} back if it is yours, move the folder away, or set another "
     "output_dir; --force leaves it alone too."
@@ -184,10 +185,24 @@ def _differences(run: TrainingRun, manifest: Mapping[str, Any]) -> list[str]:
             new["train.best_metric"] = run.job.train.best_metric
             has_best = any(entry["is_best"] for entry in manifest["checkpoints"])
             if manifest["is_finished"] and not has_best:
-                old["best checkpoint"], new["best checkpoint"] = _ABSENT, "one"
+                old["best checkpoint"], new["best checkpoint"] = "none", "one"
     names = [*new, *(name for name in old if name not in new)]
     pairs = ((name, old.get(name, _ABSENT), new.get(name, _ABSENT)) for name in names)
-    return [f"{name}: {was} -> {now}" for name, was, now in pairs if was != now]
+    return [f"{name}: {_describe_change(was, now)}" for name, was, now in pairs if was != now]
+
+
+def _describe_change(was: Any, now: Any) -> str:
+    """Return ``old -> new`` as people write them; a text looks otherwise than a number like it."""
+    plain, quoted = ([_as_text(value, is_quoted=q) for value in (was, now)] for q in (False, True))
+    return " -> ".join(quoted if plain[0] == plain[1] else plain)
+
+
+def _as_text(value: Any, *, is_quoted: bool) -> str:
+    if value is _ABSENT:
+        return "absent"
+    if isinstance(value, str) and not is_quoted:
+        return value
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -30,8 +30,8 @@ def never_fit(run):
         ),
         (
             {"early_stopping_patience": 2},
-            "train.validate_every_steps: none -> None; train.best_metric: none -> loss; "
-            "train.early_stopping_patience: None -> 2",
+            "train.validate_every_steps: absent -> null; train.best_metric: absent -> loss; "
+            "train.early_stopping_patience: null -> 2",
         ),
     ],
 )
@@ -75,6 +75,24 @@ def test_unfinished_training_of_an_older_version_is_not_given_up(job):
     write_manifest(job.checkpoint_dir, manifest | {"schema_version": 2})
 
     with pytest.raises(FolderError, match=r"other settings: schema_version: 2 -> 3\. "):
+        train(job, fit=never_fit)
+
+
+@pytest.mark.parametrize(
+    ("edit", "difference"),
+    [
+        ({"schema_version": "3"}, r'schema_version: "3" -> 3\.'),
+        ({"schema_version": None}, r"schema_version: null -> 3\."),
+        ({}, r"schema_version: absent -> 3\."),
+    ],
+)
+def test_values_that_look_alike_are_told_apart(job, edit, difference):
+    leave_unfinished(job)
+    manifest = read_manifest(job.checkpoint_dir)
+    del manifest["schema_version"]
+    write_manifest(job.checkpoint_dir, manifest | edit)
+
+    with pytest.raises(FolderError, match=f"other settings: {difference} "):
         train(job, fit=never_fit)
 
 
