@@ -185,7 +185,12 @@ class Worker:
     def _validate(self, record: StepRecord) -> ValidationRecord:
         started = time.perf_counter()
         if self._validator is None:
-            self._validator = Validator(self._run, self._state, group=self._group)
+            self._validator = Validator(
+                self._run,
+                self._state,
+                group=self._group,
+                on_out_of_memory=self._tell_out_of_memory,
+            )
         try:
             figures = self._validator.measure(micro_batch=self._runner.micro_batch)
         except NotFiniteError as error:
