@@ -1,5 +1,6 @@
 """The serving schema: arguments of the Ray Serve file < environment < command line."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -135,9 +136,25 @@ def settings_from_arguments(arguments: Mapping[str, Any]) -> ServeSettings:
 def _from_mapping(
     values: Mapping[str, Any], *, source: str, sets: Sequence[str] = ()
 ) -> Loaded[ServeSettings]:
+    _refuse_single_underscores()
     return settings_from_mapping(
         ServeSettings, values, source=source, env_prefix=ENV_PREFIX, sets=sets
     )
+
+
+def _refuse_single_underscores() -> None:
+    # A setting of serving without a section is told from one of a job by its two underscores.
+    for name, value in sorted(os.environ.items()):
+        if name.startswith(ENV_PREFIX) and not name.startswith(f"{ENV_PREFIX}_"):
+            setting = name.removeprefix(ENV_PREFIX)
+            raise ConfigError(
+                "unknown setting",
+                place=f"environment {name}",
+                value=value,
+                remedy=f"Write {ENV_PREFIX}_{setting}, with two underscores after SERVE."
+                if setting.lower() in ServeSettings.model_fields
+                else f"Take it out; settings of serving begin with {ENV_PREFIX}_.",
+            )
 
 
 def _application_arguments(values: Mapping[str, Any], file: Path) -> dict[str, Any]:

@@ -53,6 +53,27 @@ def test_environment_beats_the_arguments_of_the_application(monkeypatch):
     assert settings_from_arguments({"bundle": "given"}).bundle == "from/env"
 
 
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        (
+            "TEXTLANE_SERVE_BUNDLE",
+            "Write TEXTLANE_SERVE__BUNDLE, with two underscores after SERVE.",
+        ),
+        ("TEXTLANE_SERVE_X", "Take it out; settings of serving begin with TEXTLANE_SERVE__."),
+    ],
+)
+def test_variable_with_one_underscore_is_not_ignored(monkeypatch, name, remedy):
+    monkeypatch.setenv(name, "from/env")
+
+    for load in (lambda: load_serve_settings(SHIPPED), lambda: settings_from_arguments({})):
+        with pytest.raises(ConfigError) as caught:
+            load()
+        assert str(caught.value) == (
+            f"environment {name}: unknown setting (got 'from/env'). {remedy}"
+        )
+
+
 def test_plain_mapping_is_a_configuration_too(tmp_path):
     file = tmp_path / "serve.yaml"
     file.write_text("bundle: b\nmax_batch_tokens: 1024\n")
