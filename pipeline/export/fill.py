@@ -1,6 +1,6 @@
 """Fills a bundle's folder with its model files and measures them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from pipeline.export.acceptance import Acceptance
 from pipeline.export.build import BuiltModels, build_models
 from pipeline.export.figures import (
     GATE_SPLIT,
+    MOST_SAMPLE_ROWS,
     SCORE_SPLIT,
     ScoreSettings,
     file_sizes,
@@ -24,15 +25,12 @@ from pipeline.export.figures import (
 )
 from pipeline.export.gate import GateDecision
 from pipeline.export.gate_sentence import describe_gate
+from pipeline.export.grid_figures import describe_models
 from pipeline.export.latency import latency_shapes, measure_latencies
-from pipeline.export.onnx_session import open_model
+from pipeline.export.onnx_session import LogitsFunction, open_model
 from pipeline.export.parity import grid_seq_lens
-from pipeline.export.reference import write_reference
+from pipeline.export.reference import read_reference, write_reference
 from pipeline.model.trained import TrainedModel
-
-_MOST_SAMPLE_ROWS = 64
-"""Validation texts on which INT8 candidates and the batch shift are measured."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class ExportInputs:
@@ -81,7 +79,7 @@ def fill_models(folder: Path, inputs: ExportInputs) -> Filled:
         ExportError: a model file failed a check.
     """
     job, trained = inputs.job, inputs.trained
-    rows = spread_rows(inputs.shards.split(GATE_SPLIT), most=_MOST_SAMPLE_ROWS)
+    rows = spread_rows(inputs.shards.split(GATE_SPLIT), most=MOST_SAMPLE_ROWS)
     say(inputs.console, "writing the models and comparing them with torch")
     built = build_models(
         folder,
@@ -106,23 +104,35 @@ def fill_models(folder: Path, inputs: ExportInputs) -> Filled:
     gate = judge_int8(models, inputs.shards.split(GATE_SPLIT), settings, job.export)
     gate = replace(gate, acceptance=inputs.acceptance) if gate else None
     _announce(gate, inputs)
-    test = inputs.shards.split(SCORE_SPLIT)
     quality = {
-        "split": SCORE_SPLIT,
-        "rows": len(test),
-        "batch_rows": job.evaluate.batch_rows,
-        # Not torch once more: parity has just shown that FP32 gives its logits.
-        **score_models(models, test, settings),
+        **_score_test(models, inputs),
         "gate": {**gate.as_figures(), "sentence": describe_gate(gate)} if gate else None,
         "size_bytes": file_sizes(folder, built.names),
         "latency_ms": latency_ms,
         "parity": built.parity,
+        "reference": describe_models(
+            models,
+            read_reference(folder),
+            pad_token_id=settings.pad_token_id,
+            is_multi_label=settings.task is Task.MULTI_LABEL,
+        ),
         "fusion": built.fusion,
         "int8": built.int8,
         "notes": list(built.notes),
     }
     default_model = gate.default_model if gate else FP32_NAME
     return Filled(quality=quality, batch_shift=batch_shift, default_model=default_model)
+
+
+def _score_test(models: Mapping[str, LogitsFunction], inputs: ExportInputs) -> dict[str, Any]:
+    test = inputs.shards.split(SCORE_SPLIT)
+    return {
+        "split": SCORE_SPLIT,
+        "rows": len(test),
+        "batch_rows": inputs.job.evaluate.batch_rows,
+        # Not torch once more: parity has just shown that FP32 gives its logits.
+        **score_models(models, test, inputs.score_settings),
+    }
 
 
 def _sentences(built: BuiltModels) -> Sequence[str]:
