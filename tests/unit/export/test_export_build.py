@@ -1,6 +1,7 @@
 """The model files of a bundle, from a trained model to what the folder holds."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,18 @@ def test_the_grid_and_its_worst_cell_are_returned(trained: TrainedModel, tmp_pat
     assert "fp16" not in built.parity
     parity = check_parity(open_model(tmp_path / "model.onnx"), built.cells, atol=1e-4, name="m")
     assert parity.as_figures() == built.parity
+
+
+def test_a_model_by_import_path_is_checked_but_not_fused(
+    trained: TrainedModel, tmp_path: Path
+) -> None:
+    architecture = replace(trained.architecture, factory="own.module:build")
+
+    built = _build(tmp_path, replace(trained, architecture=architecture), int8=False)
+
+    assert built.fusion is None
+    assert built.parity["cells"] == 9
+    assert any(note.startswith("not fused:") for note in built.notes)
 
 
 @pytest.mark.parametrize("kept", [FUSED, UNFUSED])

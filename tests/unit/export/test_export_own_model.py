@@ -111,3 +111,4 @@ def test_a_part_that_onnx_lacks_is_refused_in_one_line(
     assert "special_bessel_j0" in message
     assert "\n" not in message
     assert capsys.readouterr().out == ""
+    assert list(tmp_path.iterdir()) == []
