@@ -12,16 +12,18 @@ from int8_samples import (
     spoil,
     write_graph,
 )
+from numpy.typing import NDArray
 from torch import nn
 
-from pipeline.config import Task
+from pipeline.contract.batching import IntArray
 from pipeline.contract.errors import ExportError
 from pipeline.export.build import modules_outside_encoder
 from pipeline.export.int8_choice import Candidate, choose, explain, write_int8
-from pipeline.export.int8_graph import prepare_graph
+from pipeline.export.int8_graph import QuantizedWeights, prepare_graph
 from pipeline.export.onnx_session import open_model
 from pipeline.export.quantize import quantize_tensors
 from pipeline.export.row_logits import mean_error, run_rows
+from pipeline.export.row_scale import quantize_rows
 
 _KEEP_FLOAT = ["embeddings", "pooler", "classifier"]
 _ROWS = [np.arange(3, 3 + length, dtype=np.int32) for length in (2, 5, 9, 16)]
@@ -195,24 +197,22 @@ def test_an_error_that_is_no_number_counts_as_infinite() -> None:
     assert mean_error([zeros, nan], [zeros, zeros]) == float("inf")
 
 
-@pytest.mark.parametrize("activations", ["tensor", "row"])
-def test_both_linears_of_a_renamed_head_stay_float(tmp_path: Path, activations: str) -> None:
+@pytest.mark.parametrize("quantize", [quantize_tensors, quantize_rows])
+def test_both_linears_of_a_renamed_head_stay_float(
+    tmp_path: Path, quantize: Callable[..., QuantizedWeights]
+) -> None:
     model = TwoLayerHead()
     plain = write_graph(model, tmp_path / "plain.onnx")
+    prepared = prepare_graph(plain, keep_float=modules_outside_encoder(model))
 
-    modules = modules_outside_encoder(model)
-    figures = _write(plain, tmp_path / "int8.onnx", keep_float=modules, activations=activations)
+    weights = quantize(prepared, tmp_path / "int8.onnx", per_channel=True, reduce_range=True)
 
-    assert "head" in modules
-    assert figures is not None
-    assert all("/encoder/" in name for name in figures["int8"])
-    assert {"/head/head.0/Gemm_MatMul", "/head/head.2/Gemm_MatMul"} <= set(figures["kept_float"])
+    assert len(weights.int8) == 2 * 6
+    assert all("/encoder/" in name for name in weights.int8)
+    assert {"/head/head.0/Gemm_MatMul", "/head/head.2/Gemm_MatMul"} <= set(weights.kept_float)
 
 
-@pytest.mark.parametrize("activations", ["tensor", "row"])
-def test_a_model_of_unknown_modules_becomes_int8_up_to_its_logits(
-    tmp_path: Path, activations: str
-) -> None:
+def test_a_model_of_unknown_modules_becomes_int8_up_to_its_logits(tmp_path: Path) -> None:
     plain = write_graph(Mixed(), tmp_path / "plain.onnx")
 
     figures = _write(
@@ -220,7 +220,6 @@ def test_a_model_of_unknown_modules_becomes_int8_up_to_its_logits(
         tmp_path / "int8.onnx",
         keep_float=None,
         extra_keep_float=["layers.1", "shared"],
-        activations=activations,
     )
 
     assert figures is not None
@@ -234,14 +233,15 @@ def test_a_model_of_unknown_modules_becomes_int8_up_to_its_logits(
     ]
 
 
-def test_token_labels_are_measured_without_the_padding(tmp_path: Path) -> None:
-    model = build_classifier(build_architecture(Task.TOKEN))
-    plain = write_graph(model, tmp_path / "plain.onnx", task=Task.TOKEN)
+def test_rows_are_answered_in_their_order_and_without_padding() -> None:
+    def label_tokens(input_ids: IntArray, attention_mask: IntArray) -> NDArray[np.float32]:
+        return np.stack([input_ids, attention_mask], axis=2).astype(np.float32)
 
-    figures = _write(plain, tmp_path / "int8.onnx", keep_float=modules_outside_encoder(model))
+    logits = run_rows(label_tokens, _ROWS[::-1], pad_token_id=0, batch_rows=3)
 
-    assert figures is not None
-    assert 0 < figures["candidates"][0]["mean_error"] < 0.1
+    assert [len(row) for row in logits] == [16, 9, 5, 2]
+    assert all((row[:, 1] == 1).all() for row in logits)
+    assert [row[-1, 0] for row in logits] == [18, 11, 7, 4]
 
 
 def test_int8_is_far_off_where_weights_have_an_outlier_channel(tmp_path: Path) -> None:
