@@ -19,7 +19,7 @@ from pipeline.contract.label_sets import given_labels, label_scores
 from pipeline.contract.shards import Shards, ShardSplit, load_shards
 from pipeline.export.build import modules_outside_encoder
 from pipeline.export.exclusion_search import find_exclusions
-from pipeline.export.figures import GATE_SPLIT, ScoreSettings, judge_int8
+from pipeline.export.figures import GATE_SPLIT, ScoreSettings, judge_int8, spread_rows
 from pipeline.export.int8_choice import write_int8
 from pipeline.export.int8_graph import load_graph, prepare_graph, save_graph
 from pipeline.export.onnx_graph import export_graph
@@ -183,6 +183,7 @@ class _Exploration:
             num_labels=self._probes.num_labels,
             pad_token_id=self._probes.pad_token_id,
             batch_rows=self._probes.batch_rows,
+            seed=self._job.seed,
         )
         models = {FP32_NAME: reference, INT8_NAME: int8}
         decision = judge_int8(models, self._validation, settings, self._job.export)
@@ -195,7 +196,7 @@ class _Exploration:
             keep_float=self._outside,
             extra_keep_float=names,
             activations=self._job.export.int8_activations,
-            rows=_spread(self._validation, _MOST_CHOICE_ROWS, self._validation.input_ids),
+            rows=spread_rows(self._validation, most=_MOST_CHOICE_ROWS),
             pad_token_id=self._probes.pad_token_id,
         )
         return figures is not None
