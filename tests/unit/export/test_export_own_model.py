@@ -12,7 +12,8 @@ from pipeline.contract.errors import ExportError
 from pipeline.export.onnx_graph import as_logits_function, export_graph
 from pipeline.export.onnx_session import open_model
 from pipeline.export.parity import build_parity_cells, check_parity
-from pipeline.export.quantize import find_last_products, quantize_graph
+from pipeline.export.quantize import quantize_graph
+from pipeline.export.weighted_nodes import find_last_products
 
 
 class Recurrent(nn.Module):
