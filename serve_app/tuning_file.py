@@ -92,11 +92,6 @@ def read_tuning(path: Path) -> Tuning:
         raise MissingFileError("there is no such tuning", place=str(path), remedy=remedy) from None
     except FolderError as error:
         raise FolderError(error.problem, place=str(path), remedy=remedy) from None
-    except (OSError, RecursionError, ValueError) as error:
-        # The last two: brackets too deep and numbers too long for the parser.
-        raise FolderError(
-            f"the tuning cannot be read: {error}", place=str(path), remedy=remedy
-        ) from None
     version = values.get("schema_version") if isinstance(values, dict) else None
     if isinstance(values, dict) and version != TUNING_SCHEMA_VERSION:
         raise SchemaVersionError(

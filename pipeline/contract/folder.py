@@ -85,7 +85,8 @@ def read_json(path: Path) -> Any:
         raise FolderError(
             f"the file cannot be read: {error.strerror}", place=str(path), remedy=_BROKEN_REMEDY
         ) from error
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
+        # ValueError: also bytes that are no UTF-8 and numbers too long for the parser.
         raise FolderError(f"not JSON: {error}", place=str(path), remedy=_BROKEN_REMEDY) from error
 
 

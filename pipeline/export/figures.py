@@ -12,6 +12,7 @@ from pipeline.contract.batching import IntArray
 from pipeline.contract.bundle import FP32_NAME, INT8_NAME, BatchShift
 from pipeline.contract.shards import ShardSplit
 from pipeline.export.batch_shift import measure_batch_shift
+from pipeline.export.external_data import model_size_bytes
 from pipeline.export.gate import AnswerChanges, GateDecision
 from pipeline.export.onnx_session import LogitsFunction
 from pipeline.export.paired_answers import (
@@ -185,11 +186,4 @@ def length_percentiles(lengths: IntArray) -> tuple[int, ...]:
 
 def file_sizes(folder: Path, names: Sequence[str]) -> dict[str, int]:
     """Return the bytes of the named model files, weights in a file of their own included."""
-    return {
-        name: sum(
-            path.stat().st_size
-            for path in (folder / name, folder / f"{name}.data")
-            if path.exists()
-        )
-        for name in names
-    }
+    return {name: model_size_bytes(folder / name) for name in names}

@@ -32,6 +32,7 @@ from pipeline.export.parity import grid_seq_lens
 from pipeline.export.reference import read_reference, write_reference
 from pipeline.model.trained import TrainedModel
 
+
 @dataclass(frozen=True, kw_only=True)
 class ExportInputs:
     """What a bundle is made from."""
@@ -110,12 +111,7 @@ def fill_models(folder: Path, inputs: ExportInputs) -> Filled:
         "size_bytes": file_sizes(folder, built.names),
         "latency_ms": latency_ms,
         "parity": built.parity,
-        "reference": describe_models(
-            models,
-            read_reference(folder),
-            pad_token_id=settings.pad_token_id,
-            is_multi_label=settings.task is Task.MULTI_LABEL,
-        ),
+        "reference": _describe_on_grid(folder, models, settings),
         "fusion": built.fusion,
         "int8": built.int8,
         "notes": list(built.notes),
@@ -133,6 +129,18 @@ def _score_test(models: Mapping[str, LogitsFunction], inputs: ExportInputs) -> d
         # Not torch once more: parity has just shown that FP32 gives its logits.
         **score_models(models, test, inputs.score_settings),
     }
+
+
+def _describe_on_grid(
+    folder: Path, models: Mapping[str, LogitsFunction], settings: ScoreSettings
+) -> dict[str, Any]:
+    # As it was read back: a grid that was too large was trimmed when it was written.
+    return describe_models(
+        models,
+        read_reference(folder),
+        pad_token_id=settings.pad_token_id,
+        is_multi_label=settings.task is Task.MULTI_LABEL,
+    )
 
 
 def _sentences(built: BuiltModels) -> Sequence[str]:

@@ -20,8 +20,9 @@ _KINDS = {
     "Gelu": "Gelu",
     "SkipLayerNormalization": "SkipLayerNormalization",
 }
-# The first number in a module path: /encoder/layer.3/attention/self/Softmax.
-_LAYER = re.compile(r"\.(\d+)/")
+# The number of the encoder's layer in a module path: /encoder/layer.3/attention/self/Softmax.
+# A head such as verdict.1 has numbers of its own.
+_LAYER = re.compile(r"/encoder/layer\.(\d+)/")
 _PLUMBING = {
     "Add",
     "Cast",

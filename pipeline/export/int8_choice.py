@@ -10,12 +10,11 @@ from typing import Any, Literal
 
 from pipeline.contract.batching import pad_rows
 from pipeline.contract.errors import ExportError
+from pipeline.export.external_data import load_model, save_model
 from pipeline.export.int8_graph import (
     PreparedGraph,
     QuantizedWeights,
-    load_graph,
     prepare_graph,
-    save_graph,
 )
 from pipeline.export.onnx_session import LogitsFunction, open_model
 from pipeline.export.quantize import quantize_tensors
@@ -122,7 +121,7 @@ def write_int8(  # noqa: PLR0913 — what to quantise and what to measure with; 
         candidates = _measure(open_model(plain), paths, probe)
         chosen = choose(candidates)
         way = (chosen.per_channel, chosen.reduce_range)
-        save_graph(load_graph(paths[way]), target)
+        save_model(load_model(paths[way]), target)
     return {
         "per_channel": chosen.per_channel,
         "reduce_range": chosen.reduce_range,

@@ -7,6 +7,7 @@ from pathlib import Path
 import onnx
 
 from pipeline.contract.errors import ExportError
+from pipeline.export.external_data import load_graph, load_model
 from pipeline.export.weighted_nodes import (
     find_last_products,
     matrix_products,
@@ -58,7 +59,7 @@ def prepare_graph(
     from onnxruntime.quantization.onnx_model import ONNXModel
     from onnxruntime.quantization.quant_utils import add_pre_process_metadata
 
-    model = load_graph(source)
+    model = load_model(source)
     _drop_weight_aliases(model.graph)
     # quantize_dynamic does this itself, and only then looks for the names it is given.
     ONNXModel(model).replace_gemm_with_matmul()
@@ -100,16 +101,6 @@ def read_back(path: Path, prepared: PreparedGraph) -> QuantizedWeights:
         if wrong:
             raise ExportError(f"the written weights must be {kind}", place=path.name, value=wrong)
     return QuantizedWeights(int8=tuple(integer), kept_float=tuple(kept))
-
-
-def load_graph(path: Path) -> onnx.ModelProto:
-    """Return a model file with all its weights."""
-    return onnx.load(str(path))
-
-
-def save_graph(model: onnx.ModelProto, path: Path) -> None:
-    """Write a model file; everything of INT8 that is written goes through here."""
-    onnx.save(model, str(path))
 
 
 def drop_unused_weights(graph: onnx.GraphProto) -> None:

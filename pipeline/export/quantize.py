@@ -8,13 +8,12 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from pipeline.export.external_data import load_model, save_model
 from pipeline.export.int8_graph import (
     PreparedGraph,
     QuantizedWeights,
-    load_graph,
     prepare_graph,
     read_back,
-    save_graph,
 )
 
 _PROTOBUF_LIMIT_BYTES = 2**31
@@ -80,5 +79,5 @@ def quantize_tensors(
             reduce_range=reduce_range,
             use_external_data_format=size_bytes >= _PROTOBUF_LIMIT_BYTES,
         )
-        save_graph(load_graph(written), target)
+        save_model(load_model(written), target)
     return read_back(target, prepared)

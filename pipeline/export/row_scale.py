@@ -15,13 +15,13 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
+from pipeline.export.external_data import save_model
 from pipeline.export.int8_graph import (
     QUANTIZED_SUFFIX,
     PreparedGraph,
     QuantizedWeights,
     drop_unused_weights,
     read_back,
-    save_graph,
 )
 from pipeline.export.weighted_nodes import float_weights
 
@@ -59,7 +59,7 @@ def quantize_rows(
     writer.replace(prepared.products)
     if _DOMAIN not in {entry.domain for entry in model.opset_import}:
         model.opset_import.append(helper.make_opsetid(_DOMAIN, 1))
-    save_graph(model, target)
+    save_model(model, target)
     return read_back(target, prepared)
 
 

@@ -19,9 +19,10 @@ from pipeline.contract.label_sets import given_labels, label_scores
 from pipeline.contract.shards import Shards, ShardSplit, load_shards
 from pipeline.export.build import modules_outside_encoder
 from pipeline.export.exclusion_search import find_exclusions
+from pipeline.export.external_data import load_model, save_model
 from pipeline.export.figures import GATE_SPLIT, ScoreSettings, judge_int8, spread_rows
 from pipeline.export.int8_choice import write_int8
-from pipeline.export.int8_graph import load_graph, prepare_graph, save_graph
+from pipeline.export.int8_graph import prepare_graph
 from pipeline.export.onnx_graph import export_graph
 from pipeline.export.onnx_session import LogitsFunction, open_model
 from pipeline.export.partial_int8 import PartialInt8
@@ -127,6 +128,7 @@ class _Exploration:
             opset=self._job.export.opset,
             task=self._probes.task,
             num_labels=self._probes.num_labels,
+            external_data_mb=self._job.export.external_data_mb,
         )
         reference = _Remembered(open_model(plain))
         right = self._probes.logits(reference)
@@ -134,7 +136,7 @@ class _Exploration:
             return self._report([], right, together=None, keep_float=())
         prepared = prepare_graph(plain, keep_float=self._outside)
         linears = name_linears(prepared.model.graph, prepared.products)
-        partial = PartialInt8(prepared, load_graph(full))
+        partial = PartialInt8(prepared, load_model(full))
 
         def open_partial(names: Sequence[str]) -> LogitsFunction:
             nodes = {node for name in names for node in linears[name]}
@@ -203,7 +205,7 @@ class _Exploration:
 
     def _open(self, partial: PartialInt8, nodes: set[str]) -> LogitsFunction:
         path = self._folder / _TRIAL_NAME
-        save_graph(partial.build(nodes), path)
+        save_model(partial.build(nodes), path)
         return open_model(path)
 
     def _report(

@@ -4,7 +4,8 @@ import pytest
 from int8_samples import Mixed, write_graph
 
 from pipeline.contract.batching import pad_rows
-from pipeline.export.int8_graph import load_graph, prepare_graph, save_graph
+from pipeline.export.external_data import load_model, save_model
+from pipeline.export.int8_graph import prepare_graph
 from pipeline.export.onnx_session import open_model
 from pipeline.export.partial_int8 import PartialInt8
 from pipeline.export.quantize import quantize_tensors
@@ -19,11 +20,11 @@ def twins(request, tmp_path_factory):
     plain = write_graph(Mixed(), folder / "plain.onnx")
     prepared = prepare_graph(plain, keep_float=None)
     request.param(prepared, folder / "int8.onnx", per_channel=True, reduce_range=True)
-    return folder, prepared, PartialInt8(prepared, load_graph(folder / "int8.onnx"))
+    return folder, prepared, PartialInt8(prepared, load_model(folder / "int8.onnx"))
 
 
 def _logits(partial, folder, products):
-    save_graph(partial.build(products), folder / "trial.onnx")
+    save_model(partial.build(products), folder / "trial.onnx")
     return open_model(folder / "trial.onnx", num_threads=1)(*_BATCH)
 
 
