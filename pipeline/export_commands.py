@@ -142,5 +142,5 @@ def _explore_sensitivity(job: JobConfig) -> None:
 def _verify(options: argparse.Namespace) -> None:
     from pipeline.export.verify import verify
 
-    for line in verify(options.bundle, options.shards):
+    for line in verify(options.bundle, shards_dir=options.shards):
         print(line)

@@ -24,10 +24,11 @@ from pipeline.export.figures import (
 )
 from pipeline.export.gate import GateDecision
 from pipeline.export.gate_sentence import describe_gate
+from pipeline.export.grid_figures import describe_models
 from pipeline.export.latency import latency_shapes, measure_latencies
 from pipeline.export.onnx_session import open_model
 from pipeline.export.parity import grid_seq_lens
-from pipeline.export.reference import write_reference
+from pipeline.export.reference import read_reference, write_reference
 from pipeline.model.trained import TrainedModel
 
 _MOST_SAMPLE_ROWS = 64
@@ -117,6 +118,13 @@ def fill_models(folder: Path, inputs: ExportInputs) -> Filled:
         "size_bytes": file_sizes(folder, built.names),
         "latency_ms": latency_ms,
         "parity": built.parity,
+        # On the stored inputs, so that verify can measure the same anywhere.
+        "reference": describe_models(
+            models,
+            read_reference(folder),
+            pad_token_id=settings.pad_token_id,
+            is_multi_label=settings.task is Task.MULTI_LABEL,
+        ),
         "fusion": built.fusion,
         "int8": built.int8,
         "notes": list(built.notes),
