@@ -123,12 +123,13 @@ def test_it_learns_and_its_bundle_serves_without_its_module(tmp_path, module, ca
     trained = load_trained(job.checkpoint_dir)
     assert trained.architecture.factory == f"{module.stem}:build"
     assert trained.architecture.factory_arguments == {"width": 32, "is_token_task": False}
-    quality = load_bundle(job.bundle_dir).manifest.quality
-    assert quality["fused"] == {}
+    manifest = load_bundle(job.bundle_dir).manifest
+    quality = manifest.quality
+    assert quality["fusion"] is None
     assert quality["notes"] == [
         "not fused: what a model of model.factory must contain is not known"
     ]
-    assert quality["batch_shift"]["model.onnx"] < 1e-5
+    assert manifest.batch_shift["model.onnx"].logit < 1e-5
     split = load_shards(job.shards_dir).split("test")
     rows = [split.input_ids(index) for index in range(len(split))]
     lines, logits = serve_elsewhere(job.bundle_dir, rows)
