@@ -1,6 +1,6 @@
 """Fills a bundle's folder with its model files and measures them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,8 @@ from pipeline.export.gate import GateDecision
 from pipeline.export.gate_sentence import describe_gate
 from pipeline.export.grid_figures import describe_models
 from pipeline.export.latency import latency_shapes, measure_latencies
-from pipeline.export.onnx_session import open_model
-from pipeline.export.parity import grid_seq_lens
+from pipeline.export.onnx_session import LogitsFunction, open_model
+from pipeline.export.parity import ParityCell, grid_seq_lens
 from pipeline.export.reference import read_reference, write_reference
 from pipeline.model.trained import TrainedModel
 
@@ -81,56 +81,66 @@ def fill_models(folder: Path, inputs: ExportInputs) -> Filled:
     Raises:
         ExportError: a model file failed a check.
     """
-    job, trained = inputs.job, inputs.trained
     rows = spread_rows(inputs.shards.split(GATE_SPLIT), most=_MOST_SAMPLE_ROWS)
     say(inputs.console, "writing the models and comparing them with torch")
     built = build_models(
         folder,
-        trained,
-        settings=job.export,
+        inputs.trained,
+        settings=inputs.job.export,
         seq_lens=inputs.seq_lens,
         rows=rows,
-        seed=job.seed,
+        seed=inputs.job.seed,
     )
     write_reference(folder, built.cells)
     for note in _sentences(built):
         say(inputs.console, note)
-    models = {name: open_model(folder / name, device=job.export.target) for name in built.names}
+    device = inputs.job.export.target
+    models = {name: open_model(folder / name, device=device) for name in built.names}
     say(inputs.console, "measuring speed, batch shift and accuracy")
     settings = inputs.score_settings
-    latency_ms = measure_latencies(
-        models,
-        latency_shapes(trained.text_settings.max_seq_len),
-        vocab_size=trained.architecture.vocab_size,
-    )
+    figures = _measure(models, inputs, read_reference(folder))
     batch_shift = measure_shifts(models, rows, settings, seq_lens=inputs.seq_lens)
-    gate = judge_int8(models, inputs.shards.split(GATE_SPLIT), settings, job.export)
+    gate = judge_int8(models, inputs.shards.split(GATE_SPLIT), settings, inputs.job.export)
     gate = replace(gate, acceptance=inputs.acceptance) if gate else None
     _announce(gate, inputs)
-    test = inputs.shards.split(SCORE_SPLIT)
     quality = {
-        "split": SCORE_SPLIT,
-        "rows": len(test),
-        "batch_rows": job.evaluate.batch_rows,
-        # Not torch once more: parity has just shown that FP32 gives its logits.
-        **score_models(models, test, settings),
+        **figures,
         "gate": {**gate.as_figures(), "sentence": describe_gate(gate)} if gate else None,
         "size_bytes": file_sizes(folder, built.names),
-        "latency_ms": latency_ms,
         "parity": built.parity,
-        # On the stored inputs, so that verify can measure the same anywhere.
-        "reference": describe_models(
-            models,
-            read_reference(folder),
-            pad_token_id=settings.pad_token_id,
-            is_multi_label=settings.task is Task.MULTI_LABEL,
-        ),
         "fusion": built.fusion,
         "int8": built.int8,
         "notes": list(built.notes),
     }
     default_model = gate.default_model if gate else FP32_NAME
     return Filled(quality=quality, batch_shift=batch_shift, default_model=default_model)
+
+
+def _measure(
+    models: Mapping[str, LogitsFunction], inputs: ExportInputs, reference: Sequence[ParityCell]
+) -> dict[str, Any]:
+    trained, settings = inputs.trained, inputs.score_settings
+    test = inputs.shards.split(SCORE_SPLIT)
+    return {
+        "split": SCORE_SPLIT,
+        "rows": len(test),
+        "batch_rows": settings.batch_rows,
+        # Before all others: their threads would spin on for a moment.
+        "latency_ms": measure_latencies(
+            models,
+            latency_shapes(trained.text_settings.max_seq_len),
+            vocab_size=trained.architecture.vocab_size,
+        ),
+        # Not torch once more: parity has just shown that FP32 gives its logits.
+        **score_models(models, test, settings),
+        # On the stored inputs, so that verify can measure the same anywhere.
+        "reference": describe_models(
+            models,
+            reference,
+            pad_token_id=settings.pad_token_id,
+            is_multi_label=settings.task is Task.MULTI_LABEL,
+        ),
+    }
 
 
 def _sentences(built: BuiltModels) -> Sequence[str]:
