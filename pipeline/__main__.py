@@ -18,7 +18,7 @@ from pipeline.contract.errors import ConfigError, TextlaneError
 from pipeline.contract.interrupts import heed_stop_signals
 from pipeline.contract.settings import Loaded, describe_settings
 from pipeline.export_commands import add_export, add_verify
-from pipeline.output_claim import claim_output
+from pipeline.output_claim import claim_output, refuse_files_in_place_of
 from pipeline.stage import StageResult, run_stage
 from pipeline.text_output import print_text
 
@@ -186,6 +186,7 @@ def _run_stages(options: argparse.Namespace) -> None:
     stages = ["prepare", "train", "evaluate", "export"]
     chosen = stages if options.command == "run" else [options.command]
     with claim_output(job.output_dir):
+        refuse_files_in_place_of(job, chosen)
         if {"prepare", "train"} & set(chosen):
             check_pretrained(job)
             check_factory(job)

@@ -10,7 +10,7 @@ from rich.console import Console
 from pipeline.config import JobConfig, load_job
 from pipeline.contract.errors import ConfigError
 from pipeline.contract.folder import write_text_atomically
-from pipeline.output_claim import claim_output
+from pipeline.output_claim import claim_output, refuse_files_in_place_of
 from pipeline.stage import run_stage
 from pipeline.text_output import print_text
 
@@ -97,6 +97,7 @@ def _export(options: argparse.Namespace) -> None:
         _refuse_with_sensitivity(options)
     job = load_job(options.config, options.sets).settings
     with claim_output(job.output_dir):
+        refuse_files_in_place_of(job, ["export"])
         if options.sensitivity:
             _explore_sensitivity(job)
             return

@@ -4,11 +4,13 @@ import fcntl
 import os
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from pipeline.config import JobConfig
 from pipeline.contract.errors import ConfigError, FolderError
+from pipeline.contract.folder import refuse_file_in_place_of
 
 LOCK_NAME = ".lock"
 
@@ -48,6 +50,24 @@ def claim_output(output_dir: str) -> Iterator[None]:
         if not was_there:
             with suppress(OSError):  # Not empty: the stage left something in it.
                 folder.rmdir()
+
+
+def refuse_files_in_place_of(job: JobConfig, stages: Sequence[str]) -> None:
+    """Check that nothing but a folder is where each of these stages writes its own.
+
+    Before the first of them: the last one may come hours later.
+
+    Raises:
+        FolderError: a file is.
+    """
+    folders = {
+        "prepare": job.shards_dir,
+        "train": job.checkpoint_dir,
+        "evaluate": job.report_dir,
+        "export": job.bundle_dir,
+    }
+    for stage in stages:
+        refuse_file_in_place_of(folders[stage])
 
 
 def _open_lock(path: Path) -> int:

@@ -1,4 +1,7 @@
 """Bundle to answers; never imports torch."""
 
-COMMANDS = {"predict": "label texts with a bundle, without a server"}
+COMMANDS = {
+    "predict": "label texts with a bundle, without a server",
+    "tune": "measure a bundle on this machine and write how to serve it best",
+}
 """Commands of this package with one line each, for the list that `textlane --help` prints."""

@@ -1,66 +1,24 @@
-"""The `textlane predict` command: a bundle's answers to texts, without Ray or HTTP."""
+"""The commands that need a bundle but no server, `textlane predict` and `textlane tune`."""
 
 import argparse
-import io
-import itertools
-import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
 
-from rich.console import Console
-
-from pipeline.contract.errors import (
-    EmptyTextError,
-    InferenceError,
-    InvalidRequestError,
-    RequestError,
-    TextlaneError,
-)
-from pipeline.contract.tokenization import TextEncoder
-from serve_app import COMMANDS
-from serve_app.answers import build_answer
-from serve_app.config import ServeSettings, load_serve_settings
-from serve_app.encoding import EncodedRow, check_pairing, encode_pair, encode_texts
-from serve_app.schemas import AnyAnswer, MultiLabelAnswer, SequenceAnswer
-from serve_app.served import Served, open_served
-from serve_app.session import ScoringSession, score_rows
-
-_TEXTS_AT_ONCE = 256
-_EPILOG = """\
-examples:
-  textlane predict "A film to see twice."
-  textlane predict --bundle outputs/demo_cpu/bundle --json "Dull." "Great fun."
-  textlane predict --set model=model.onnx < reviews.txt
-  textlane predict "A man is eating." --pair "Somebody eats."
-
-One text an argument; without any, one text a line from standard input. A bundle of pairs
-takes one --pair for each text, in the same order. The answers are tab-separated lines (label,
-score, text; several labels and their scores are joined by commas; for word labels word,
-label, score and an empty line after each text) or, with --json, one JSON object a line.
-A text that cannot be answered is named on standard error by its number; the others are
-answered all the same, and the exit status is 1.
-"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Input:
-    place: str
-    """What errors call it."""
-    text: str
-    text_pair: str | None
+from pipeline.contract.errors import TextlaneError
+from serve_app.complaints import print_error
+from serve_app.predict_command import add_predict
+from serve_app.tune_command import add_tune
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status.
+    """Run one command and return its exit status.
 
     0 done, 1 a text had no answer, 2 the user's mistake in the command, 130 Ctrl-C.
     """
-    options = _build_parser().parse_args(argv)
+    options = build_parser().parse_args(argv)
     try:
-        return 1 if _predict(options) else 0
+        return int(options.call(options))
     except BrokenPipeError:
         # The reader, such as `head`, has seen enough; Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -68,206 +26,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (TextlaneError, OSError, ImportError) as error:
         if options.debug:
             raise
-        _print_error(error)
+        print_error(error)
         return 2
     except KeyboardInterrupt:
         return 130
 
 
-def _print_error(error: Exception) -> None:
-    Console(stderr=True, soft_wrap=True).print(
-        f"error: {error}", style="red", markup=False, highlight=False
-    )
-
-
-def _build_parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of this package's commands; ``call`` is what runs one."""
     parser = argparse.ArgumentParser(prog="textlane")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    predict = commands.add_parser(
-        "predict",
-        help=COMMANDS["predict"],
-        description=f"Command to {COMMANDS['predict']}.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    predict.add_argument("texts", nargs="*", metavar="TEXT", help="a text; none reads lines")
-    predict.add_argument(
-        "--pair",
-        dest="pairs",
-        action="append",
-        default=[],
-        metavar="TEXT",
-        help="second text of a pair; one for each TEXT (bundles of pairs only)",
-    )
-    predict.add_argument(
-        "--config",
-        type=Path,
-        default=Path(__file__).with_name("config.yaml"),
-        help="the Ray Serve file, not a job's (default: the installed serve_app/config.yaml)",
-    )
-    predict.add_argument(
-        "--set",
-        dest="sets",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="override one setting of serving, such as model=model.onnx",
-    )
-    predict.add_argument("--bundle", type=Path, help="the bundle's folder; beats --set bundle=")
-    predict.add_argument("--json", action="store_true", help="print JSON lines with all scores")
-    predict.add_argument("--debug", action="store_true", help="show tracebacks")
+    add_predict(commands)
+    add_tune(commands)
     return parser
-
-
-def _predict(options: argparse.Namespace) -> int:
-    """Print the answers and return how many texts had none."""
-    settings = load_serve_settings(options.config, options.sets).settings
-    if options.bundle:
-        settings = settings.model_copy(update={"bundle": str(options.bundle)})
-    served = open_served(settings, named_by="--bundle")
-    takes_pairs = served.bundle.manifest.takes_pairs
-    check_pairing(is_pair=bool(options.pairs), takes_pairs=takes_pairs, place="--pair")
-    _accept_any_bytes()
-    is_given = options.texts or options.pairs
-    inputs = _read_arguments(options.texts, options.pairs) if is_given else _read_stdin()
-    num_failed = 0
-    for given, answer in _label(inputs, served, settings):
-        if isinstance(answer, TextlaneError):
-            if options.debug:
-                raise answer
-            _print_error(answer)
-            num_failed += 1
-        else:
-            print(_as_text(given, answer, is_json=options.json))
-    return num_failed
-
-
-def _as_text(given: _Input, answer: AnyAnswer, *, is_json: bool) -> str:
-    texts = {"text": given.text}
-    if given.text_pair is not None:
-        texts["text_pair"] = given.text_pair
-    if is_json:
-        return json.dumps({**texts, **answer.model_dump()}, ensure_ascii=False)
-    return _as_lines(list(texts.values()), answer)
-
-
-def _accept_any_bytes() -> None:
-    # Cleaning drops bytes that are not text; reading and echoing them must not fail before.
-    for stream, errors in ((sys.stdin, "surrogateescape"), (sys.stdout, "replace")):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors=errors)
-
-
-def _label(
-    inputs: Iterable[_Input], served: Served, settings: ServeSettings
-) -> Iterator[tuple[_Input, AnyAnswer | TextlaneError]]:
-    manifest, limits = served.bundle.manifest, served.limits
-    encoder = served.bundle.load_text_encoder()
-    session = ScoringSession(
-        served.model_path,
-        pad_token_id=manifest.pad_token_id,
-        num_labels=len(manifest.labels),
-        num_threads=settings.threads_per_replica,
-        device=settings.device,
-    )
-    waiting = iter(inputs)
-    while chunk := list(itertools.islice(waiting, _TEXTS_AT_ONCE)):
-        rows = _encode_good(chunk, encoder, served)
-        good = [row for row in rows if isinstance(row, EncodedRow)]
-        scored = iter(
-            score_rows(
-                session,
-                [row.encoded.input_ids for row in good],
-                max_batch_tokens=limits.max_batch_tokens,
-                max_batch_requests=limits.max_batch_requests,
-            )
-        )
-        for given, row in zip(chunk, rows, strict=True):
-            if isinstance(row, RequestError):
-                yield given, row
-                continue
-            outcome = next(scored)
-            if isinstance(outcome, InferenceError):
-                yield given, InferenceError(outcome.problem, place=given.place)
-                continue
-            answer = build_answer(
-                row, outcome, task=manifest.task, labels=manifest.labels, with_scores=True
-            )
-            yield given, answer
-
-
-def _encode_good(
-    inputs: Sequence[_Input], encoder: TextEncoder, served: Served
-) -> Sequence[EncodedRow | RequestError]:
-    try:
-        return _encode(inputs, encoder, served)
-    except RequestError as error:
-        if len(inputs) == 1:
-            return [error]
-    # Together is faster; one by one only finds out which of them cannot be encoded.
-    return [row for given in inputs for row in _encode_good([given], encoder, served)]
-
-
-def _encode(inputs: Sequence[_Input], encoder: TextEncoder, served: Served) -> list[EncodedRow]:
-    if not served.bundle.manifest.takes_pairs:
-        return encode_texts(
-            [given.text for given in inputs],
-            encoder=encoder,
-            task=served.bundle.manifest.task,
-            limits=served.limits,
-            places=[given.place for given in inputs],
-        )
-    return [
-        encode_pair(
-            given.text,
-            given.text_pair or "",
-            encoder=encoder,
-            limits=served.limits,
-            places=(given.place, f"--pair of {given.place}"),
-        )
-        for given in inputs
-    ]
-
-
-def _read_arguments(texts: Sequence[str], pairs: Sequence[str]) -> list[_Input]:
-    if pairs and len(texts) != len(pairs):
-        raise InvalidRequestError(
-            f"there are {len(texts)} texts and {len(pairs)} second texts",
-            place="--pair",
-            remedy="Give one --pair for each text, in the same order.",
-        )
-    joined = itertools.zip_longest(texts, pairs)
-    return [
-        _Input(place=f"text {number}", text=text, text_pair=text_pair)
-        for number, (text, text_pair) in enumerate(joined, 1)
-    ]
-
-
-def _read_stdin() -> Iterator[_Input]:
-    if sys.stdin.isatty():
-        raise EmptyTextError(
-            "there is no text", remedy="Give one as argument, or lines on standard input."
-        )
-    return (
-        _Input(place=f"text {number}", text=line.rstrip("\n"), text_pair=None)
-        for number, line in enumerate(sys.stdin, 1)
-        if line.strip()
-    )
-
-
-def _as_lines(texts: Sequence[str], answer: AnyAnswer) -> str:
-    shown = "\t".join(" ".join(text.split()) for text in texts)
-    if isinstance(answer, SequenceAnswer):
-        return f"{answer.label}\t{answer.score:.4f}\t{shown}"
-    if isinstance(answer, MultiLabelAnswer):
-        labels = ",".join(given.label for given in answer.labels)
-        scores = ",".join(f"{given.score:.4f}" for given in answer.labels)
-        return f"{labels or '-'}\t{scores or '-'}\t{shown}"
-    words = (
-        f"{word.word}\t{word.label or '-'}\t{0.0 if word.score is None else word.score:.4f}"
-        for word in answer.words
-    )
-    return "\n".join([*words, ""])
 
 
 if __name__ == "__main__":

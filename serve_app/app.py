@@ -1,19 +1,21 @@
 """What `serve run serve_app/config.yaml` builds: an ingress and two lanes."""
 
-from pathlib import Path
+import logging
 from typing import Any
 
 from ray import serve
 from ray.serve import Application
 
 from serve_app.config import ServeSettings, settings_from_arguments
-from serve_app.encoding import LaneName
 from serve_app.ingress import Ingress
 from serve_app.lane import Lane
+from serve_app.limits import LaneName
 from serve_app.served import open_served
 
 # Calls that must get through to a replica beside the counted texts: health checks.
 _SPARE_CALLS = 16
+# Ray shows and keeps what is logged here while it builds an application.
+_logger = logging.getLogger("ray.serve")
 
 
 def build_app(args: dict[str, Any]) -> Application:
@@ -24,9 +26,15 @@ def build_app(args: dict[str, Any]) -> Application:
         FolderError: (or a subtype) the bundle cannot be served.
     """
     given = settings_from_arguments(args)
-    # Replicas may run in another folder than the one this is called in.
-    settings = given.model_copy(update={"bundle": str(Path(given.bundle).resolve())})
-    version = open_served(settings).version
+    served = open_served(given)
+    if served.tuning_note:
+        _logger.warning(served.tuning_note)
+    _logger.info(served.origins_line)
+    # Replicas may run in another folder than the one this is called in, and must all take the
+    # same cut between the lanes, whatever machine they are on.
+    folder = str(served.bundle.folder)
+    settings = given.model_copy(update={**served.limits.tuned, "bundle": folder, "tuning": None})
+    version = served.version
     deployment = serve.deployment(
         name="Ingress",
         num_replicas=settings.ingress_replicas,

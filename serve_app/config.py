@@ -1,13 +1,13 @@
 """The serving schema: arguments of the Ray Serve file < environment < command line."""
 
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from pipeline.contract.bundle import Bundle
+from pipeline.contract.bundle import ModelName
 from pipeline.contract.errors import ConfigError
 from pipeline.contract.settings import (
     Loaded,
@@ -25,7 +25,7 @@ PositiveFloat = Annotated[float, Field(gt=0.0, strict=False)]
 
 
 class ServeSettings(Settings):
-    """How a bundle is served; ``null`` takes what the bundle says."""
+    """How a bundle is served; ``null`` takes what its tuning or the bundle says."""
 
     hint: ClassVar[str] = (
         "serve_app/config.py explains every setting, serve_app/config.yaml is a complete file."
@@ -33,16 +33,24 @@ class ServeSettings(Settings):
 
     bundle: Annotated[str, Field(min_length=1)]
     """Folder of the bundle; a relative path starts where the command is called."""
-    model: Literal["model.onnx", "model_int8.onnx"] | None = None
+    model: ModelName | None = None
     """Model file; null takes the bundle's default."""
+    tuning: Annotated[str, Field(min_length=1)] | None = None
+    """File that `textlane tune` wrote; null: ``<bundle>.tuning.json`` if it is there and for
+    this bundle, model file and machine. It decides the next four that are null."""
+    threads_per_replica: Annotated[int, Field(ge=1, le=256)] | None = None
+    """ONNX Runtime threads of one lane replica; null: what the tuning says, else 2."""
     short_max_tokens: Count | None = None
-    """Texts up to this many tokens go to the short lane; null: half of max_seq_len."""
-    max_batch_requests: Annotated[int, Field(ge=1, le=1024)] = 32
-    """Texts that a lane collects at most before it runs them."""
+    """Texts up to this many tokens go to the short lane; null: what the tuning says, else half
+    of max_seq_len."""
+    max_batch_tokens: Count | None = None
+    """Padded tokens (rows × longest) of one model run; null: what the tuning says, else 512 or
+    max_seq_len. Over what the machine needs, more only adds waiting."""
+    max_batch_requests: Annotated[int, Field(ge=1, le=1024)] | None = None
+    """Texts that a lane collects at most before it runs them; null: what the tuning says, else
+    32, or what the bundle allows."""
     batch_wait_timeout_ms: Annotated[float, Field(ge=0.0, strict=False)] = 10.0
     """Milliseconds that a lane waits for more texts; raising it adds latency at low load."""
-    max_batch_tokens: Count = 512
-    """Padded tokens (rows × longest) of one model run, 2 cores gain nothing above 512."""
     max_queued_requests: Count = 512
     """Texts that one ingress replica has in hand; more are refused with 503."""
     request_timeout_s: PositiveFloat = 30.0
@@ -53,8 +61,6 @@ class ServeSettings(Settings):
     """Texts in one request."""
     max_body_bytes: Count = 4 * 1024 * 1024
     """Bytes of one request's body."""
-    threads_per_replica: Annotated[int, Field(ge=1, le=256)] = 2
-    """ONNX Runtime threads of one lane replica."""
     ingress_replicas: Count = 1
     """Processes that speak HTTP and tokenise."""
     short_replicas: Count = 1
@@ -80,7 +86,7 @@ class ServeSettings(Settings):
         )
         for small, large in small_large:
             low, high = getattr(self, small), getattr(self, large)
-            if low is not None and low > high:
+            if low is not None and high is not None and low > high:
                 raise ValueError(
                     f"{small} {low} is over {large} {high}. Lower {small} or raise {large}."
                 )
@@ -97,21 +103,6 @@ class ServeSettings(Settings):
                 "Lower the first or raise the second."
             )
         return self
-
-
-@dataclass(frozen=True, kw_only=True)
-class ServingLimits:
-    """The settings' numbers after the bundle has had its say."""
-
-    max_seq_len: int
-    short_max_tokens: int
-    max_batch_requests: int
-    max_batch_tokens: int
-    max_text_chars: int
-    max_texts_per_request: int
-    max_body_bytes: int
-    max_queued_requests: int
-    request_timeout_s: float
 
 
 def load_serve_settings(file: Path, sets: Sequence[str] = ()) -> Loaded[ServeSettings]:
@@ -145,9 +136,25 @@ def settings_from_arguments(arguments: Mapping[str, Any]) -> ServeSettings:
 def _from_mapping(
     values: Mapping[str, Any], *, source: str, sets: Sequence[str] = ()
 ) -> Loaded[ServeSettings]:
+    _refuse_single_underscores()
     return settings_from_mapping(
         ServeSettings, values, source=source, env_prefix=ENV_PREFIX, sets=sets
     )
+
+
+def _refuse_single_underscores() -> None:
+    # A setting of serving without a section is told from one of a job by its two underscores.
+    for name, value in sorted(os.environ.items()):
+        if name.startswith(ENV_PREFIX) and not name.startswith(f"{ENV_PREFIX}_"):
+            setting = name.removeprefix(ENV_PREFIX)
+            raise ConfigError(
+                "unknown setting",
+                place=f"environment {name}",
+                value=value,
+                remedy=f"Write {ENV_PREFIX}_{setting}, with two underscores after SERVE."
+                if setting.lower() in ServeSettings.model_fields
+                else f"Take it out; settings of serving begin with {ENV_PREFIX}_.",
+            )
 
 
 def _application_arguments(values: Mapping[str, Any], file: Path) -> dict[str, Any]:
@@ -161,46 +168,3 @@ def _application_arguments(values: Mapping[str, Any], file: Path) -> dict[str, A
     if not isinstance(arguments, dict):
         raise ConfigError("args must be a mapping", place=f"{file}: applications.0.args")
     return arguments
-
-
-def resolve_limits(settings: ServeSettings, bundle: Bundle) -> ServingLimits:
-    """Return the limits that hold for this bundle.
-
-    Raises:
-        ConfigError: a setting and the bundle cannot go together; both numbers are named.
-    """
-    given = bundle.manifest.limits
-    if given.max_seq_len > settings.max_batch_tokens:
-        raise ConfigError(
-            f"max_batch_tokens {settings.max_batch_tokens} is under the bundle's max_seq_len "
-            f"{given.max_seq_len}: its longest text would not fit",
-            remedy=f"Set max_batch_tokens to {given.max_seq_len} or more.",
-        )
-    _refuse_over("max_batch_requests", settings.max_batch_requests, given.max_batch_rows)
-    _refuse_over("max_text_chars", settings.max_text_chars, given.max_text_chars)
-    short_max_tokens = settings.short_max_tokens or given.max_seq_len // 2
-    if short_max_tokens >= given.max_seq_len:
-        raise ConfigError(
-            f"short_max_tokens {short_max_tokens} is not under the bundle's max_seq_len "
-            f"{given.max_seq_len}: the long lane would never be used",
-            remedy=f"Set short_max_tokens under {given.max_seq_len}, or to null for half of it.",
-        )
-    return ServingLimits(
-        max_seq_len=given.max_seq_len,
-        short_max_tokens=short_max_tokens,
-        max_batch_requests=settings.max_batch_requests,
-        max_batch_tokens=settings.max_batch_tokens,
-        max_text_chars=settings.max_text_chars or given.max_text_chars,
-        max_texts_per_request=settings.max_texts_per_request,
-        max_body_bytes=settings.max_body_bytes,
-        max_queued_requests=settings.max_queued_requests,
-        request_timeout_s=settings.request_timeout_s,
-    )
-
-
-def _refuse_over(name: str, value: int | None, most: int) -> None:
-    if value is not None and value > most:
-        raise ConfigError(
-            f"{name} {value} is over the bundle's limit {most}",
-            remedy=f"Set {name} to {most} or less, or export a bundle with a higher limit.",
-        )

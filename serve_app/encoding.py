@@ -2,15 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from pipeline.contract.errors import EmptyTextError, InvalidRequestError, TextTooLongError
 from pipeline.contract.tokenization import EncodedText, TextEncoder
-from serve_app.config import ServingLimits
+from serve_app.limits import LaneName, ServingLimits
 
 TOKEN_TASK = "token_classification"
 MULTI_LABEL_TASK = "multi_label_classification"
-LaneName = Literal["short", "long"]
 
 
 @dataclass(frozen=True, kw_only=True)

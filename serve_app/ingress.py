@@ -15,9 +15,9 @@ from starlette.responses import Response
 from pipeline.contract import errors
 from pipeline.contract.errors import InvalidRequestError, TextlaneError
 from serve_app.config import ServeSettings
-from serve_app.encoding import LaneName
 from serve_app.http_frame import RequestFrame, RequestObserver, read_body
 from serve_app.lane import RemoteLane
+from serve_app.limits import LaneName
 from serve_app.metrics import IngressMetrics
 from serve_app.schemas import (
     ErrorBody,

@@ -15,10 +15,10 @@ from ray.serve.handle import DeploymentHandle
 
 from pipeline.contract.errors import InferenceError, NotReadyError, OverloadedError
 from serve_app.config import ServeSettings
-from serve_app.encoding import LaneName
+from serve_app.limits import LaneName
 from serve_app.metrics import LaneMetrics
 from serve_app.served import open_served
-from serve_app.session import Logits, Row, ScoringSession, score_rows, warm_up_shapes
+from serve_app.session import Logits, Row, ScoringSession, score_rows
 
 _logger = logging.getLogger(__name__)
 
@@ -44,22 +44,15 @@ class Lane:
             served.model_path,
             pad_token_id=manifest.pad_token_id,
             num_labels=len(manifest.labels),
-            num_threads=settings.threads_per_replica,
+            num_threads=self._limits.threads_per_replica,
             device=settings.device,
         )
-        limits = self._limits
-        self._session.warm_up(
-            warm_up_shapes(
-                max_tokens=limits.short_max_tokens if name == "short" else limits.max_seq_len,
-                max_batch_tokens=limits.max_batch_tokens,
-                max_batch_requests=limits.max_batch_requests,
-            )
-        )
+        self._session.warm_up(self._limits.warm_up(name))
         self._metrics = LaneMetrics(name)
         # One thread: the session uses its own threads, and the event loop stays free.
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="session")
         queue: Any = self._score_batch  # Ray's stub hides what the decorator adds.
-        queue.set_max_batch_size(settings.max_batch_requests)
+        queue.set_max_batch_size(self._limits.max_batch_requests)
         queue.set_batch_wait_timeout_s(settings.batch_wait_timeout_ms / 1000.0)
 
     async def score(self, input_ids: NDArray[np.int32]) -> Logits | InferenceError:

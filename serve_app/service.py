@@ -19,13 +19,13 @@ from pipeline.contract.tokenization import TextEncoder
 from serve_app.answers import build_answer
 from serve_app.encoding import (
     EncodedRow,
-    LaneName,
     check_pairing,
     encode_pair,
     encode_texts,
     encode_words,
     name_places,
 )
+from serve_app.limits import LaneName
 from serve_app.schemas import AnyAnswer, PredictRequest
 from serve_app.served import Served
 

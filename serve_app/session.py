@@ -153,17 +153,6 @@ def score_rows(
     return [outcomes[index] for index in range(len(rows))]
 
 
-def warm_up_shapes(
-    *, max_tokens: int, max_batch_tokens: int, max_batch_requests: int
-) -> list[tuple[int, int]]:
-    """Return the smallest, the longest and the fullest (batch, seq) of a lane.
-
-    Example: 48 tokens, 512 padded tokens, 32 requests -> ``[(1, 3), (1, 48), (10, 48)]``.
-    """
-    full = max(1, min(max_batch_requests, max_batch_tokens // max_tokens))
-    return sorted({(1, min(3, max_tokens)), (1, max_tokens), (full, max_tokens)})
-
-
 def _providers(device: str) -> list[str]:
     wanted = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}[device]
     available = onnxruntime.get_available_providers()

@@ -137,7 +137,7 @@ def write_tiny_bundle(
                 for name in files
                 if name.endswith(".onnx")
             },
-            seq_len_percentiles=[min(max_seq_len, 3 + share // 10) for share in range(101)],
+            seq_len_percentiles=tuple(min(max_seq_len, 3 + step // 8) for step in range(101)),
             opset=14,
             pad_token_id=encoder.pad_token_id,
             max_seq_len=max_seq_len,

@@ -52,6 +52,11 @@ def build_job(
     return JobConfig.model_validate(values)
 
 
+def with_train(job: JobConfig, **changes: Any) -> JobConfig:
+    """Return the job under other settings of training."""
+    return job.model_copy(update={"train": job.train.model_copy(update=changes)})
+
+
 def write_shards(job: JobConfig, *, rows: int = 18) -> None:
     """Write shards whose labels are the row's first words, which a tiny model can learn."""
     encoder, takes_pairs = _build_encoder(), job.data.text_pair_column is not None

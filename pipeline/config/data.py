@@ -26,7 +26,7 @@ class DataSettings(Settings):
     files: Annotated[Locations, Field(min_length=1)]
     """Files, folders, globs, URIs (``s3://…``), or ``package://NAME/PATH``, in a list or a
     single one; ``.gz``, ``.bz2`` and ``.xz`` are decompressed. A relative path starts where
-    the command runs."""
+    the command runs. What the job itself wrote is left out of a folder or glob."""
     validation_files: Locations = ()
     """Files whose rows are the validation split; empty takes a share of ``files``."""
     test_files: Locations = ()

@@ -58,7 +58,11 @@ class TextlaneError(Exception):
         super().__init__(self._sentence())
 
     def _sentence(self) -> str:
-        text = f"{self.place}: {self.problem}" if self.place else self.problem
+        problem = self.problem
+        if (self.value is not None or self.remedy) and not problem.endswith("..."):
+            # What other libraries say, and a problem quotes, may end with a full stop.
+            problem = problem.rstrip().removesuffix(".")
+        text = f"{self.place}: {problem}" if self.place else problem
         if self.value is not None:
             text += f" (got {self.value})"
         return f"{text}. {self.remedy}" if self.remedy else text

@@ -13,6 +13,7 @@ from typing import Any
 from pipeline.contract.errors import AlteredFileError, FolderError, MissingFileError
 
 MANIFEST_NAME = "manifest.json"
+_BROKEN_REMEDY = "Put the file back as it was, or have the folder written again."
 _BLOCK_BYTES = 1 << 20
 
 
@@ -70,7 +71,7 @@ def read_json(path: Path) -> Any:
 
     Raises:
         MissingFileError: the file is not there.
-        FolderError: it is not JSON.
+        FolderError: it cannot be read or is not JSON.
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
@@ -80,8 +81,12 @@ def read_json(path: Path) -> Any:
             place=str(path),
             remedy="Run the stage that writes this folder, or name another folder.",
         ) from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise FolderError(f"not JSON: {error}", place=str(path)) from error
+    except OSError as error:
+        raise FolderError(
+            f"the file cannot be read: {error.strerror}", place=str(path), remedy=_BROKEN_REMEDY
+        ) from error
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise FolderError(f"not JSON: {error}", place=str(path), remedy=_BROKEN_REMEDY) from error
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -89,9 +94,15 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
     Raises:
         MissingFileError: the folder or its manifest is not there.
-        FolderError: the manifest is not a JSON object.
+        FolderError: the manifest cannot be read or is not a JSON object.
     """
     path = folder / MANIFEST_NAME
+    if folder.exists() and not folder.is_dir():
+        raise MissingFileError(
+            "this is a file, not a folder",
+            place=str(folder),
+            remedy=f"Name the folder that holds {MANIFEST_NAME}.",
+        )
     if not path.exists() and (below := sorted(folder.glob(f"*/{MANIFEST_NAME}"))):
         raise MissingFileError(
             "the file is missing",
@@ -100,7 +111,12 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         )
     manifest = read_json(path)
     if not isinstance(manifest, dict):
-        raise FolderError("the manifest is not a JSON object", place=str(path), value=manifest)
+        raise FolderError(
+            "the manifest is not a JSON object",
+            place=str(path),
+            value=manifest,
+            remedy=_BROKEN_REMEDY,
+        )
     return manifest
 
 
@@ -131,18 +147,34 @@ def verify_files(folder: Path, hashes: Mapping[str, str]) -> None:
             )
 
 
+def refuse_file_in_place_of(folder: Path) -> None:
+    """Check that a folder to be written is not there as something else.
+
+    Raises:
+        FolderError: it is a file.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise FolderError(
+            "the output is a file, not a folder",
+            place=str(folder),
+            remedy="Move it away or set another output_dir.",
+        )
+
+
 @contextmanager
 def atomic_folder(target: Path) -> Iterator[Path]:
     """Give an empty folder beside ``target``; put it in the target's place on success.
 
     A process killed inside the block leaves ``target`` as it was. What such a kill
     leaves behind (``.NAME.partial-*``) is removed by the next call for the same target.
+    A link stays; the folder that it leads to is replaced.
 
     Raises:
         FolderError: the target exists and is not a folder.
     """
-    if target.exists() and not target.is_dir():
-        raise FolderError("the output is a file, not a folder", place=str(target))
+    refuse_file_in_place_of(target)
+    if target.is_symlink():
+        target = target.resolve()
     target.parent.mkdir(parents=True, exist_ok=True)
     _recover_old(target)
     for left in target.parent.glob(f".{target.name}.partial-*"):

@@ -42,8 +42,16 @@ class FoundFile:
     @property
     def identity(self) -> tuple[AbstractFileSystem, str]:
         """Equal for two names of the same file; links to local files are followed."""
-        is_local = isinstance(self.file_system, LocalFileSystem)
-        return self.file_system, os.path.realpath(self.path) if is_local else self.path
+        return self.file_system, os.path.realpath(self.path) if self._is_local else self.path
+
+    def is_within(self, folder: str) -> bool:
+        """Whether it is this local file or below this local folder, named without links."""
+        path = self.identity[1]
+        return self._is_local and (path == folder or path.startswith(f"{folder}{os.sep}"))
+
+    @property
+    def _is_local(self) -> bool:
+        return isinstance(self.file_system, LocalFileSystem)
 
     @property
     def compression(self) -> str | None:

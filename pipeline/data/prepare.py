@@ -1,6 +1,7 @@
 """The prepare stage: labelled text files become bucketed token shards."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pipeline.config import DataSettings, JobConfig
@@ -44,19 +45,24 @@ def prepare(job: JobConfig, *, force: bool = False) -> StageResult:
         ConfigError: a setting or package that the files need is missing.
         FolderError: the pretrained folder's tokenizer or the output folder cannot be used.
     """
-    sources = find_sources(job.data)
+    screen = PrepareScreen()
+    sources = find_sources(job.data, own=_written_by(job), say=screen.note)
     encoder = load_pretrained_encoder(job)
     made_from = shards_fingerprint(job, sources, encoder)
     if not force and is_prepared(job, made_from):
-        summary = _summarise(read_manifest(job.shards_dir))
+        summary = summarise(read_manifest(job.shards_dir))
         return StageResult(folder=job.shards_dir, is_reused=True, summary=summary)
     inputs = ShardInputs(sources=sources, encoder=encoder, fingerprint=made_from)
-    screen = PrepareScreen()
     with ray_session(job.ray):
         manifest = build_shards(job, inputs, passes=RAY_PASSES, screen=screen)
     bad_rows_path(job).unlink(missing_ok=True)
     screen.show_rejected(manifest["rows"])
-    return StageResult(folder=job.shards_dir, is_reused=False, summary=_summarise(manifest))
+    return StageResult(folder=job.shards_dir, is_reused=False, summary=summarise(manifest))
+
+
+def _written_by(job: JobConfig) -> list[Path]:
+    folders = [job.shards_dir, job.checkpoint_dir, job.report_dir, job.bundle_dir]
+    return [*folders, bad_rows_path(job)]
 
 
 def is_prepared(job: JobConfig, made_from: str) -> bool:
@@ -112,11 +118,18 @@ def shards_fingerprint(
     )
 
 
-def _summarise(manifest: Mapping[str, Any]) -> str:
+def summarise(manifest: Mapping[str, Any]) -> str:
+    """Return one line for people of a shards folder's manifest."""
     rows, padding = manifest["rows"], manifest["padding"]
-    splits = ", ".join(f"{name} {split['rows']:,}" for name, split in manifest["splits"].items())
+    # Texts, not rows of the shards: of those a long text has several.
+    splits = ", ".join(f"{name} {split['texts']:,}" for name, split in manifest["splits"].items())
+    windows = (
+        f", {rows['windowed']:,} long ones as {rows['windows']:,} windows"
+        if rows["windowed"]
+        else ""
+    )
     return (
         f"{rows['kept']:,} of {rows['read']:,} rows ({splits}; {rows['rejected']:,} rejected, "
-        f"{rows['not_sampled']:,} not sampled), padding {padding['random']:.1%} random, "
+        f"{rows['not_sampled']:,} not sampled){windows}, padding {padding['random']:.1%} random, "
         f"{padding['buckets_window']:.1%} planned"
     )

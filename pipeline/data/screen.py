@@ -53,6 +53,10 @@ class PrepareScreen:
             yield lambda rows: progress.advance(task, rows)
             progress.update(task, total=progress.tasks[0].completed)
 
+    def note(self, text: str) -> None:
+        """Show a sentence."""
+        self._console.print(f"prepare: {text}", markup=False, highlight=False)
+
     def show_rejected(self, rows: Mapping[str, Any]) -> None:
         """Show which files' rows were rejected and why; nothing if none was.
 

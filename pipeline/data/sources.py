@@ -1,7 +1,9 @@
 """Finds the job's input files, in order, and looks at what each is."""
 
 import codecs
-from collections.abc import Hashable
+import os
+from collections.abc import Callable, Hashable, Sequence
+from pathlib import Path
 
 from pipeline.config import DataSettings
 from pipeline.contract.errors import DataError
@@ -20,16 +22,27 @@ _WIDE_MARKS = {
 __all__ = ["SourceFile", "find_sources"]
 
 
-def find_sources(data: DataSettings) -> list[SourceFile]:
+def find_sources(
+    data: DataSettings,
+    *,
+    own: Sequence[Path] = (),
+    say: Callable[[str], None] = lambda text: None,
+) -> list[SourceFile]:
     """Return the files of the job: ``files``, then ``validation_files``, then ``test_files``.
 
     Within a list they stand as named, within a folder or glob by name. The rows of
     ``files`` are given to train when both others are given; else each row's split is
     still to be found.
 
+    Args:
+        data: names and describes the files.
+        own: files and folders that the job itself writes; what a folder or glob holds of them
+            is left out, or a second run would read the output of the first.
+        say: called with a sentence for people about what was left out.
+
     Raises:
-        DataError: a location holds no file, a file is named twice, its format is not known,
-            it cannot be read, or its first bytes contradict ``data.encoding``.
+        DataError: a location holds no file but the job's own, a file is named twice, its format
+            is not known, it cannot be read, or its first bytes contradict ``data.encoding``.
         ConfigError: a package is not installed.
     """
     formats = sorted(set(FORMAT_BY_ENDING.values())) if data.format == "auto" else [data.format]
@@ -43,10 +56,33 @@ def find_sources(data: DataSettings) -> list[SourceFile]:
     sources = []
     for setting, locations, split in lists:
         for location in locations:
-            for file in find_files(location, formats=formats, setting=setting):
+            found = find_files(location, formats=formats, setting=setting)
+            for file in _without_own(found, location, own=own, say=say):
                 _demand_new(file, f"{setting} ({location})", named)
                 sources.append(_describe(file, data, split))
     return sources
+
+
+def _without_own(
+    found: Sequence[FoundFile],
+    location: str,
+    *,
+    own: Sequence[Path],
+    say: Callable[[str], None],
+) -> list[FoundFile]:
+    real = [os.path.realpath(path) for path in own]
+    # A file that is named itself is meant.
+    kept = [f for f in found if f.name == location or not any(map(f.is_within, real))]
+    if not kept:
+        raise DataError(
+            "there is no input file but those that the job itself wrote",
+            place=location,
+            remedy="Name the files to read, or set another output_dir.",
+        )
+    if num_own := len(found) - len(kept):
+        files = "1 file" if num_own == 1 else f"{num_own:,} files"
+        say(f"left out of {location}: {files} that the job itself wrote into output_dir")
+    return kept
 
 
 def _demand_new(file: FoundFile, by: str, named: dict[Hashable, str]) -> None:

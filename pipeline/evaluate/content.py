@@ -56,6 +56,10 @@ def build_content(
             draw_padding(shards.manifest["padding"]),
         ],
         events=[_describe_event(event) for event in log.events],
+        passed_over=[
+            f"{count:,} {'line' if count == 1 else 'lines'} of {name}"
+            for name, count in log.passed_over.items()
+        ],
         data=_describe_data(shards.manifest),
         origin=_describe_origin(metrics["checkpoint"], checkpoint, shards.manifest, versions),
         settings=_flatten(job.model_dump(mode="json")),

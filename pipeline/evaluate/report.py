@@ -42,6 +42,8 @@ class ReportContent:
     data_charts: Sequence[Chart]
     events: Sequence[tuple[str, str, str, str]]
     """What happened in training: (step, time in UTC, kind, message), oldest first."""
+    passed_over: Sequence[str]
+    """Lines of the training's logs that could not be read, such as ``2 lines of history.jsonl``."""
     data: Sequence[tuple[str, str]]
     """What was read, kept and rejected: (what, figure)."""
     origin: Sequence[tuple[str, str]]

@@ -1,17 +1,19 @@
 """What training wrote down beside its checkpoints: every step, every validation, what happened."""
 
 import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.contract.errors import FolderError, MissingFileError
+from pipeline.contract.errors import MissingFileError
 
 HISTORY_NAME = "history.jsonl"
 VALIDATION_NAME = "validation.jsonl"
 EVENTS_NAME = "events.jsonl"
 _REMEDY = "Run `textlane train --force`."
-_LINE_REMEDY = "Take the line out: it is only shown, nothing is computed from it."
+_YEAR_10000_S = 253_402_300_800
+"""Python's dates end before it."""
 
 Row = dict[str, Any]
 
@@ -23,6 +25,8 @@ class _Format:
     numbers: tuple[str, ...]
     numbers_or_null: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
+    times: tuple[str, ...] = ()
+    """Those of the numbers that are seconds since 1970."""
 
 
 _STEP = _Format(
@@ -45,7 +49,7 @@ _VALIDATION = _Format(
     numbers_or_null=("entity_f1",),
     others=("is_best",),
 )
-_EVENT = _Format(numbers=("step", "time_s"), others=("kind", "message"))
+_EVENT = _Format(numbers=("step", "time_s"), others=("kind", "message"), times=("time_s",))
 
 
 FIGURES = ("loss", "accuracy", "macro_f1", "entity_f1")
@@ -71,28 +75,34 @@ class TrainingLog:
     """One for each measured step, steps ascending."""
     events: list[Row]
     """As they happened."""
+    passed_over: dict[str, int]
+    """File name → lines that are not what training writes; files without any are left out."""
 
 
 def read_training_log(checkpoint_dir: Path) -> TrainingLog:
-    """Return what a training wrote down; only the steps must be there.
+    """Return what a training wrote down; only the file of the steps must be there.
 
-    What was done again after a restart counts once, as it was done last.
+    What was done again after a restart counts once, as it was done last. A line that a kill, a
+    power cut or a hand has spoilt is passed over: the lines are only shown.
 
     Raises:
-        MissingFileError: there are no steps.
-        FolderError: a line is not what training writes.
+        MissingFileError: there is no file of the steps.
     """
-    steps = _read(checkpoint_dir / HISTORY_NAME, _STEP)
-    if steps is None:
+    if not (checkpoint_dir / HISTORY_NAME).exists():
         raise MissingFileError(
             "the file is missing",
             place=str(checkpoint_dir / HISTORY_NAME),
             remedy=_REMEDY,
         )
+    formats = {HISTORY_NAME: _STEP, VALIDATION_NAME: _VALIDATION, EVENTS_NAME: _EVENT}
+    read = {name: _read(checkpoint_dir / name, wanted) for name, wanted in formats.items()}
+    good = {name: [row for row in rows if row is not None] for name, rows in read.items()}
+    num_bad = {name: rows.count(None) for name, rows in read.items()}
     return TrainingLog(
-        steps=_latest_by_step(steps),
-        validations=_latest_by_step(_read(checkpoint_dir / VALIDATION_NAME, _VALIDATION) or []),
-        events=_read(checkpoint_dir / EVENTS_NAME, _EVENT) or [],
+        steps=_latest_by_step(good[HISTORY_NAME]),
+        validations=_latest_by_step(good[VALIDATION_NAME]),
+        events=good[EVENTS_NAME],
+        passed_over={name: count for name, count in num_bad.items() if count},
     )
 
 
@@ -101,47 +111,37 @@ def _latest_by_step(rows: list[Row]) -> list[Row]:
     return [latest[step] for step in sorted(latest)]
 
 
-def _read(path: Path, wanted: _Format) -> list[Row] | None:
+def _read(path: Path, wanted: _Format) -> list[Row | None]:
     try:
         content = path.read_bytes()
-        # A line is whole only with its end; a kill may leave a part of one.
-        text = content[: content.rfind(b"\n") + 1].decode("utf-8")
     except FileNotFoundError:
-        return None
-    except UnicodeDecodeError as error:
-        raise FolderError(f"not UTF-8: {error}", place=str(path), remedy=_LINE_REMEDY) from None
-    # Not splitlines(): a message may hold other characters that it takes for an end.
-    lines = text.split("\n")[:-1]
-    return [
-        _read_line(line, wanted, place=f"{path}, line {number}")
-        for number, line in enumerate(lines, start=1)
-    ]
+        return []
+    # A line is whole only with its end; a kill may leave a part of one. Bytes, not text: a
+    # message may hold other characters that str.splitlines() takes for an end.
+    return [_read_line(line, wanted) for line in content.split(b"\n")[:-1]]
 
 
-def _read_line(line: str, wanted: _Format, *, place: str) -> Row:
+def _read_line(line: bytes, wanted: _Format) -> Row | None:
+    """Return the line's fields, None if it is not what training writes."""
     try:
         row = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise FolderError(
-            f"not JSON: {error.msg}", place=place, value=line, remedy=_LINE_REMEDY
-        ) from None
-    if not isinstance(row, dict):
-        raise FolderError("not an object", place=place, value=line, remedy=_LINE_REMEDY)
-    names = (*wanted.numbers, *wanted.numbers_or_null, *wanted.others)
-    if missing := [name for name in names if name not in row]:
-        text = f"the line lacks {', '.join(missing)}"
-        raise FolderError(text, place=place, value=line, remedy=_LINE_REMEDY)
-    odd = [name for name in wanted.numbers if not _is_number(row[name])]
-    odd += [
-        name
-        for name in wanted.numbers_or_null
-        if row[name] is not None and not _is_number(row[name])
-    ]
-    if odd:
-        text = f"no number in {', '.join(odd)}"
-        raise FolderError(text, place=place, value=line, remedy=_LINE_REMEDY)
-    return row
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(row, dict) or any(name not in row for name in wanted.others):
+        return None
+    is_good = (
+        all(_is_number(row.get(name)) for name in wanted.numbers)
+        and all(0 <= row[name] < _YEAR_10000_S for name in wanted.times)
+        and all(
+            name in row and (row[name] is None or _is_number(row[name]))
+            for name in wanted.numbers_or_null
+        )
+    )
+    return row if is_good else None
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    # Not math.isfinite(), which refuses whole numbers that are too large for a float.
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) <= sys.float_info.max

@@ -31,6 +31,8 @@ from pipeline.quality import (
     predict_split,
 )
 
+MOST_SAMPLE_ROWS = 64
+"""Validation texts on which INT8 candidates and the batch shift are measured."""
 _SHIFT_PROBES = 8
 GATE_SPLIT = "validation"
 SCORE_SPLIT = "test"

@@ -14,6 +14,7 @@ from pipeline.export.acceptance import Acceptance
 from pipeline.export.build import BuiltModels, build_models
 from pipeline.export.figures import (
     GATE_SPLIT,
+    MOST_SAMPLE_ROWS,
     SCORE_SPLIT,
     ScoreSettings,
     file_sizes,
@@ -27,12 +28,9 @@ from pipeline.export.gate_sentence import describe_gate
 from pipeline.export.grid_figures import describe_models
 from pipeline.export.latency import latency_shapes, measure_latencies
 from pipeline.export.onnx_session import LogitsFunction, open_model
-from pipeline.export.parity import ParityCell, grid_seq_lens
+from pipeline.export.parity import grid_seq_lens
 from pipeline.export.reference import read_reference, write_reference
 from pipeline.model.trained import TrainedModel
-
-_MOST_SAMPLE_ROWS = 64
-"""Validation texts on which INT8 candidates and the batch shift are measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,26 +79,26 @@ def fill_models(folder: Path, inputs: ExportInputs) -> Filled:
     Raises:
         ExportError: a model file failed a check.
     """
-    rows = spread_rows(inputs.shards.split(GATE_SPLIT), most=_MOST_SAMPLE_ROWS)
+    job, trained = inputs.job, inputs.trained
+    rows = spread_rows(inputs.shards.split(GATE_SPLIT), most=MOST_SAMPLE_ROWS)
     say(inputs.console, "writing the models and comparing them with torch")
     built = build_models(
         folder,
-        inputs.trained,
-        settings=inputs.job.export,
+        trained,
+        settings=job.export,
         seq_lens=inputs.seq_lens,
         rows=rows,
-        seed=inputs.job.seed,
+        seed=job.seed,
     )
     write_reference(folder, built.cells)
     for note in _sentences(built):
         say(inputs.console, note)
-    device = inputs.job.export.target
-    models = {name: open_model(folder / name, device=device) for name in built.names}
+    models = {name: open_model(folder / name, device=job.export.target) for name in built.names}
     say(inputs.console, "measuring speed, batch shift and accuracy")
     settings = inputs.score_settings
-    figures = _measure(models, inputs, read_reference(folder))
+    figures = _measure(folder, models, inputs)
     batch_shift = measure_shifts(models, rows, settings, seq_lens=inputs.seq_lens)
-    gate = judge_int8(models, inputs.shards.split(GATE_SPLIT), settings, inputs.job.export)
+    gate = judge_int8(models, inputs.shards.split(GATE_SPLIT), settings, job.export)
     gate = replace(gate, acceptance=inputs.acceptance) if gate else None
     _announce(gate, inputs)
     quality = {
@@ -117,7 +115,7 @@ def fill_models(folder: Path, inputs: ExportInputs) -> Filled:
 
 
 def _measure(
-    models: Mapping[str, LogitsFunction], inputs: ExportInputs, reference: Sequence[ParityCell]
+    folder: Path, models: Mapping[str, LogitsFunction], inputs: ExportInputs
 ) -> dict[str, Any]:
     trained, settings = inputs.trained, inputs.score_settings
     test = inputs.shards.split(SCORE_SPLIT)
@@ -125,7 +123,7 @@ def _measure(
         "split": SCORE_SPLIT,
         "rows": len(test),
         "batch_rows": settings.batch_rows,
-        # Before all others: their threads would spin on for a moment.
+        # Before all others: the threads of a session that has just run spin on for a moment.
         "latency_ms": measure_latencies(
             models,
             latency_shapes(trained.text_settings.max_seq_len),
@@ -133,10 +131,9 @@ def _measure(
         ),
         # Not torch once more: parity has just shown that FP32 gives its logits.
         **score_models(models, test, settings),
-        # On the stored inputs, so that verify can measure the same anywhere.
         "reference": describe_models(
             models,
-            reference,
+            read_reference(folder),
             pad_token_id=settings.pad_token_id,
             is_multi_label=settings.task is Task.MULTI_LABEL,
         ),

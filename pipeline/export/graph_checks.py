@@ -6,6 +6,7 @@ import onnx
 
 from pipeline.config import Task
 from pipeline.contract.errors import ExportError
+from pipeline.export.external_data import data_path, external_locations, load_graph
 from pipeline.export.onnx_session import INPUT_NAMES, OUTPUT_NAME
 
 Axes = tuple[str | int, ...]
@@ -38,12 +39,14 @@ def read_opset(model: onnx.ModelProto) -> int:
 
 
 def check_graph(path: Path, *, opset: int, task: Task, num_labels: int) -> None:
-    """Check opset, names, element types and axes of a model file.
+    """Check opset, names, element types and axes of a model file, and where its weights are.
 
     Raises:
-        ExportError: naming the input or output that is not as declared.
+        ExportError: naming the input or output that is not as declared, or a file of weights
+            that is missing or not the one beside the model.
     """
-    model = onnx.load(str(path))
+    model = load_graph(path)
+    _check_locations(model, path)
     if read_opset(model) != opset:
         raise ExportError(
             f"the opset must be {opset}",
@@ -72,3 +75,15 @@ def check_graph(path: Path, *, opset: int, task: Task, num_labels: int) -> None:
                 place=f"{path.name}: {value.name}",
                 value=onnx.TensorProto.DataType.Name(value.type.tensor_type.elem_type),
             )
+
+
+def _check_locations(model: onnx.ModelProto, path: Path) -> None:
+    demanded, locations = data_path(path), external_locations(model)
+    if locations - {demanded.name}:
+        raise ExportError(
+            f"weights outside the model may stand in {demanded.name} only",
+            place=path.name,
+            value=sorted(locations),
+        )
+    if locations and not demanded.is_file():
+        raise ExportError(f"the file of the weights, {demanded.name}, is missing", place=path.name)

@@ -1,6 +1,7 @@
 """Writes a torch model as an ONNX graph with dynamic batch and seq axes."""
 
 import io
+import tempfile
 import warnings
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -15,6 +16,7 @@ from torch.jit._trace import TracerWarning
 from pipeline.config import Task
 from pipeline.contract.batching import IntArray
 from pipeline.contract.errors import ExportError
+from pipeline.export.external_data import DEFAULT_EXTERNAL_DATA_MB, load_model, save_model
 from pipeline.export.graph_checks import check_graph, declared_axes
 from pipeline.export.onnx_session import INPUT_NAMES, OUTPUT_NAME, LogitsFunction
 
@@ -34,7 +36,15 @@ _KNOWN_DOUBTS: tuple[tuple[str, type[Warning]], ...] = (
 )
 
 
-def export_graph(model: nn.Module, path: Path, *, opset: int, task: Task, num_labels: int) -> None:
+def export_graph(
+    model: nn.Module,
+    path: Path,
+    *,
+    opset: int,
+    task: Task,
+    num_labels: int,
+    external_data_mb: int = DEFAULT_EXTERNAL_DATA_MB,
+) -> None:
     """Write a model in eval mode as an ONNX file and check what the file declares.
 
     Args:
@@ -43,6 +53,7 @@ def export_graph(model: nn.Module, path: Path, *, opset: int, task: Task, num_la
         opset: version of the ONNX operators.
         task: decides the axes of logits.
         num_labels: last axis of logits.
+        external_data_mb: weights over this many megabytes stand in ``<path>.data``.
 
     Raises:
         ExportError: torch cannot write the model, or opset or axes of the written file are
@@ -52,13 +63,18 @@ def export_graph(model: nn.Module, path: Path, *, opset: int, task: Task, num_la
         name: {index: axis for index, axis in enumerate(axes) if isinstance(axis, str)}
         for name, axes in declared_axes(task, num_labels).items()
     }
-    with warnings.catch_warnings():
-        for message in _KNOWN_DEPRECATIONS:
-            warnings.filterwarnings("ignore", message=message, category=DeprecationWarning)
-        for message, category in _KNOWN_DOUBTS:
-            warnings.filterwarnings("ignore", message=message, category=category)
-        _write_graph(model, path, opset=opset, axes=axes)
-    _declare_unused_inputs(path)
+    # Of a model over 2 GB torch writes one file for each tensor.
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".torch-") as folder:
+        written = Path(folder) / path.name
+        with warnings.catch_warnings():
+            for message in _KNOWN_DEPRECATIONS:
+                warnings.filterwarnings("ignore", message=message, category=DeprecationWarning)
+            for message, category in _KNOWN_DOUBTS:
+                warnings.filterwarnings("ignore", message=message, category=category)
+            _write_graph(model, written, opset=opset, axes=axes)
+        graph = load_model(written)
+    _declare_unused_inputs(graph)
+    save_model(graph, path, external_data_mb=external_data_mb)
     check_graph(path, opset=opset, task=task, num_labels=num_labels)
 
 
@@ -89,17 +105,15 @@ def _write_graph(
         ) from error
 
 
-def _declare_unused_inputs(path: Path) -> None:
+def _declare_unused_inputs(model: onnx.ModelProto) -> None:
     # The exporter leaves out an input that decides nothing, such as the mask of a model that
     # tells padding by its id; whoever runs a graph gives it both.
-    model = onnx.load(str(path))
     there = {value.name for value in model.graph.input}
-    missing = [name for name in INPUT_NAMES if name not in there]
-    for name in missing:
-        kind = onnx.TensorProto.INT64
-        model.graph.input.append(onnx.helper.make_tensor_value_info(name, kind, ["batch", "seq"]))
-    if missing:
-        onnx.save(model, str(path))
+    for name in INPUT_NAMES:
+        if name not in there:
+            kind = onnx.TensorProto.INT64
+            value = onnx.helper.make_tensor_value_info(name, kind, ["batch", "seq"])
+            model.graph.input.append(value)
 
 
 def as_logits_function(model: nn.Module) -> LogitsFunction:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,28 @@ class ParityCell:
     attention_mask: IntArray
     """``int64 [batch, seq]``; has holes, and is 1 on every row's first token."""
     logits: NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParityResult:
+    """How far a model's logits were from the reference's, and where they were farthest."""
+
+    max_abs_difference: float
+    atol: float
+    """What was allowed."""
+    worst_batch: int
+    worst_seq_len: int
+    """Batch size and length of the cell with the largest difference."""
+    num_cells: int
+
+    def as_figures(self) -> dict[str, Any]:
+        """Return the result as it stands in the bundle's manifest."""
+        return {
+            "max_abs_difference": self.max_abs_difference,
+            "atol": self.atol,
+            "worst": {"batch": self.worst_batch, "seq": self.worst_seq_len},
+            "cells": self.num_cells,
+        }
 
 
 def grid_seq_lens(bucket_edges: Sequence[int] | IntArray, max_seq_len: int) -> list[int]:
@@ -67,32 +90,47 @@ def build_parity_cells(
 
 
 def check_parity(
-    candidate: LogitsFunction, cells: Sequence[ParityCell], *, atol: float, name: str
-) -> float:
-    """Return the largest absolute difference of logits between candidate and reference.
+    candidate: LogitsFunction,
+    cells: Sequence[ParityCell],
+    *,
+    atol: float,
+    name: str,
+    setting: str | None = "export.atol",
+) -> ParityResult:
+    """Compare a candidate's logits with the reference's, cell by cell.
 
     Args:
         candidate: the model to check.
         cells: of :func:`build_parity_cells`.
-        atol: the largest difference allowed.
+        atol: the largest absolute difference allowed.
         name: the candidate's name in errors.
+        setting: the setting that gives ``atol``; None where none does.
 
     Raises:
-        ExportError: a difference is over ``atol`` or not finite; it names the worst cell.
+        ExportError: there is no cell, or a difference is over ``atol`` or not finite; it names
+            the worst cell.
     """
+    if not cells:
+        raise ExportError("there is nothing to compare with", place=name)
     differences = [_largest_difference(candidate, cell, name=name) for cell in cells]
     worst = int(np.argmax(differences))
-    largest = differences[worst]
-    if largest > atol:
-        batch, seq_len = cells[worst].input_ids.shape
+    batch, seq_len = cells[worst].input_ids.shape
+    if differences[worst] > atol:
+        advice = f"Raise {setting} only if the difference is harmless for the labels."
         raise ExportError(
             f"its logits differ from torch's by more than atol {atol:g}, "
             f"most at batch {batch}, seq {seq_len}",
             place=name,
-            value=largest,
-            remedy="Raise export.atol only if the difference is harmless for the labels.",
+            value=differences[worst],
+            remedy=advice if setting else None,
         )
-    return largest
+    return ParityResult(
+        max_abs_difference=differences[worst],
+        atol=atol,
+        worst_batch=batch,
+        worst_seq_len=seq_len,
+        num_cells=len(cells),
+    )
 
 
 def _largest_difference(candidate: LogitsFunction, cell: ParityCell, *, name: str) -> float:

@@ -88,12 +88,12 @@ class StepRunner:
         if is_first and failed.report and self._report_dir:
             write_memory_report(self._report_dir, failed.report, step=step)
         if worst.rows == 1:
-            raise _too_small(worst, step=step)
+            raise row_too_large(worst, when=f"in step {step}")
         limit = halve_below(self.micro_batch, worst.rows)
         if _has_batch_norm(self._state.model):
             raise _cannot_split(worst, step=step, limit=limit)
         self.micro_batch = limit
-        message = f"{_describe(worst, step=step)}; repeated with at most {limit} in a pass"
+        message = describe_retry(worst, when=f"in step {step}", limit=limit)
         self._on_out_of_memory(message, limit)
 
 
@@ -107,28 +107,40 @@ def halve_below(limit: int, rows: int) -> int:
     return limit
 
 
-def _describe(shortage: Shortage, *, step: int) -> str:
-    wanted = f"{shortage.wanted_bytes / 1e6:.1f} MB wanted, " if shortage.wanted_bytes else ""
-    return (
-        f"memory ran out in step {step} on rank {shortage.rank}: {wanted}"
-        f"{shortage.there_bytes / 1e6:.1f} MB there, in a pass of {shortage.rows} rows of "
-        f"{shortage.longest} tokens"
-    )
+def describe_retry(shortage: Shortage, *, when: str, limit: int) -> str:
+    """Return a sentence for people, without a full stop.
+
+    Args:
+        shortage: of the rank that had least room.
+        when: in which step or measurement, such as ``in step 3``.
+        limit: rows in a pass at most from now on.
+    """
+    return f"{_describe(shortage, when=when)}; repeated with at most {limit} in a pass"
 
 
-def _too_small(shortage: Shortage, *, step: int) -> TrainingError:
+def row_too_large(shortage: Shortage, *, when: str) -> TrainingError:
+    """Return the error for a row that does not fit alone; ``when`` as above."""
     return TrainingError(
-        f"{_describe(shortage, step=step)}, and a row cannot be divided",
+        f"{_describe(shortage, when=when)}, and a row cannot be divided",
         place=f"row {shortage.row_id}",
         remedy="Lower model.max_seq_len, take a smaller model, or run on a device with more "
         "memory.",
     )
 
 
+def _describe(shortage: Shortage, *, when: str) -> str:
+    wanted = f"{shortage.wanted_bytes / 1e6:.1f} MB wanted, " if shortage.wanted_bytes else ""
+    return (
+        f"memory ran out {when} on rank {shortage.rank}: {wanted}"
+        f"{shortage.there_bytes / 1e6:.1f} MB there, in a pass of {shortage.rows} rows of "
+        f"{shortage.longest} tokens"
+    )
+
+
 def _cannot_split(shortage: Shortage, *, step: int, limit: int) -> TrainingError:
     return TrainingError(
-        f"{_describe(shortage, step=step)}, and with BatchNorm fewer rows in a pass would give "
-        "another result",
+        f"{_describe(shortage, when=f'in step {step}')}, and with BatchNorm fewer rows in a "
+        "pass would give another result",
         place="train.micro_batch",
         remedy=f"Set it to {limit}: BatchNorm is then replaced by GroupNorm.",
     )

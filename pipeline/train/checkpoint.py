@@ -1,6 +1,5 @@
 """Checkpoints on disk: written atomically, hashed, pruned, and found again after a crash."""
 
-import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +14,6 @@ from pipeline.model.checkpoint_manifest import FINAL, ROLLING, read_checkpoint_m
 from pipeline.train.history import sync_history
 from pipeline.train.step import Optimisation
 
-_LOGGER = logging.getLogger(__name__)
 _TEMPORARY_ENDING = ".partial"
 
 Entry = dict[str, Any]
@@ -106,7 +104,7 @@ def enter_checkpoint(entries: Sequence[Entry], entry: Entry, *, keep: int) -> li
 def choose_checkpoint(folder: Path) -> Choice:
     """Return the newest good checkpoint and what was passed over on the way to it.
 
-    A missing, truncated or altered file is passed over with a warning.
+    A missing, truncated or altered file is passed over.
     """
     manifest = read_checkpoint_manifest(folder)
     passed_over = []
@@ -114,7 +112,6 @@ def choose_checkpoint(folder: Path) -> Choice:
         try:
             verify_files(folder, {entry["file"]: entry["sha256"]})
         except (MissingFileError, AlteredFileError) as error:
-            _LOGGER.warning("checkpoint passed over: %s", error)
             passed_over.append(f"{entry['file']}: {error.problem}")
             continue
         return Choice(

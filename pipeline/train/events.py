@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
+from pipeline.train.record_lines import read_lines, whole_lines
+
 EVENTS_NAME = "events.jsonl"
 
 EventKind = Literal[
@@ -64,12 +66,12 @@ def drop_half_line(folder: Path) -> None:
 
 
 def read_events(folder: Path) -> list[Event]:
-    """Return all events of a checkpoint folder, oldest first; none if there are none."""
+    """Return all events of a checkpoint folder, oldest first; none if there are none.
+
+    Lines that cannot be read are passed over.
+    """
     try:
         content = (folder / EVENTS_NAME).read_bytes()
     except FileNotFoundError:
         return []
-    # A line is whole only with its end; a kill may leave a part of one.
-    # Bytes are split only where JSON has no characters; text also at some that a message may hold.
-    lines = content[: content.rfind(b"\n") + 1].splitlines()
-    return [Event(**json.loads(line)) for line in lines]
+    return read_lines(whole_lines(content), Event).records

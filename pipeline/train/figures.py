@@ -1,6 +1,5 @@
 """The figures of a training, under the names that TensorBoard, MLflow and Ray's metrics share."""
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -8,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pipeline.train.events import Event
-from pipeline.train.history import HISTORY_NAME, StepRecord, ValidationRecord
+from pipeline.train.history import HISTORY_NAME, StepRecord, ValidationRecord, step_of
 
 SKIPPED_MARK = b'"skipped": true'
 """Stands in the history's lines of skipped steps; looking for it is cheaper than parsing."""
@@ -147,4 +146,5 @@ def count_skipped(folder: Path, *, before_step: int = 1 << 62) -> int:
         return 0
     with file:
         lines = [line for line in file if SKIPPED_MARK in line and line.endswith(b"\n")]
-    return sum(json.loads(line)["step"] < before_step for line in lines)
+    steps = (step_of(line) for line in lines)
+    return sum(step < before_step for step in steps if step is not None)

@@ -5,7 +5,9 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TextIO
+from typing import TextIO
+
+from pipeline.train.record_lines import RecordT, read_lines, whole_lines
 
 HISTORY_NAME = "history.jsonl"
 VALIDATION_NAME = "validation.jsonl"
@@ -109,21 +111,24 @@ def sync_history(folder: Path) -> None:
 
 
 def read_history(folder: Path) -> list[StepRecord]:
-    """Return all records of a checkpoint folder; none if there is no history yet."""
-    return [StepRecord(**values) for values in _read(folder / HISTORY_NAME, max_bytes=None)]
+    """Return all records of a checkpoint folder; none if there is no history yet.
+
+    Here and below, lines that cannot be read are passed over.
+    """
+    return _read(folder / HISTORY_NAME, StepRecord)
 
 
 def read_latest_records(folder: Path) -> list[StepRecord]:
     """Return the last few dozen records, without reading the whole file."""
-    return [StepRecord(**values) for values in _read(folder / HISTORY_NAME, max_bytes=_TAIL_BYTES)]
+    return _read(folder / HISTORY_NAME, StepRecord, max_bytes=_TAIL_BYTES)
 
 
 def read_validations(folder: Path) -> list[ValidationRecord]:
     """Return all measurements of a checkpoint folder; none if there are none."""
-    return [ValidationRecord(**values) for values in _read(folder / VALIDATION_NAME)]
+    return _read(folder / VALIDATION_NAME, ValidationRecord)
 
 
-def _read(path: Path, *, max_bytes: int | None = None) -> list[dict[str, Any]]:
+def _read(path: Path, kind: type[RecordT], *, max_bytes: int | None = None) -> list[RecordT]:
     try:
         with path.open("rb") as file:
             start = max(file.seek(0, 2) - max_bytes, 0) if max_bytes else 0
@@ -131,11 +136,8 @@ def _read(path: Path, *, max_bytes: int | None = None) -> list[dict[str, Any]]:
             content = file.read()
     except FileNotFoundError:
         return []
-    # A line is whole only with its end; a kill, or the cut of the tail, leaves parts of one.
-    lines = content[: content.rfind(b"\n") + 1].splitlines()
-    while lines and _step_of(lines[-1]) is None:
-        lines.pop()
-    return [json.loads(line) for line in lines[1 if start else 0 :]]
+    # The cut of the tail leaves a part of a line.
+    return read_lines(whole_lines(content)[1 if start else 0 :], kind).records
 
 
 def _open_cut_back(path: Path, after_step: int) -> TextIO:
@@ -145,7 +147,7 @@ def _open_cut_back(path: Path, after_step: int) -> TextIO:
     end = content.rfind(b"\n") + 1
     while end:
         start = content.rfind(b"\n", 0, end - 1) + 1
-        step = _step_of(content[start:end])
+        step = step_of(content[start:end])
         if step is not None and step <= after_step:
             break
         end = start
@@ -154,12 +156,13 @@ def _open_cut_back(path: Path, after_step: int) -> TextIO:
     return path.open("a", encoding="utf-8")
 
 
-def _step_of(line: bytes) -> int | None:
+def step_of(line: bytes) -> int | None:
+    """Return the step of a line of either file, None if it cannot be read."""
     # A power cut may leave zeros or parts of lines after the last ones that were synced, which
     # are those before a checkpoint: what cannot be read is later than it.
     try:
         step = json.loads(line)["step"]
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         return None
     return step if isinstance(step, int) else None
 

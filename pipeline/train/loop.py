@@ -3,10 +3,13 @@
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
+from typing import TypeVar
 
 import torch
+from torch import nn
 
-from pipeline.contract.errors import TrainingError
+from pipeline.contract.errors import ConfigError, TextlaneError, TrainingError, WeightsError
 from pipeline.model.weights import build_new_model
 from pipeline.train.checkpoint import drop_later_checkpoints
 from pipeline.train.checkpoint_writer import CheckpointWriter
@@ -22,6 +25,10 @@ from pipeline.train.step_rows import open_steps
 from pipeline.train.training_run import TrainingRun
 from pipeline.train.worker import Worker
 
+FINAL_ERRORS = (ConfigError, TrainingError, WeightsError)
+"""Raised on every rank alike and again by the next try."""
+
+Done = TypeVar("Done")
 OnCheckpoint = Callable[[StepRecord], None]
 PollNotice = Callable[[], str | None]
 
@@ -57,6 +64,8 @@ def run_training(  # noqa: PLR0913 — what a caller may give is one list; most 
         The step that the run went on from; 0 for a new one.
 
     Raises:
+        ConfigError: the model by import path cannot be built; on every rank.
+        WeightsError: the pretrained weights do not fit; on every rank.
         TrainingError: a loss is not finite, every step is skipped, an epoch has no steps, a
             device is too small, or the checkpoint is of another training; on every rank.
         FolderError: a checkpoint could not be written; on rank 0 alone.
@@ -66,7 +75,7 @@ def run_training(  # noqa: PLR0913 — what a caller may give is one list; most 
     with ExitStack() as stack:
         for observer in observers:
             stack.callback(observer.close)
-        model, _ = build_new_model(run.architecture, seed=run.job.seed, pretrained=run.pretrained)
+        model = _do_together(group, partial(_build_model, run))
         _demand_memory(run, group=group, device=device)
         state = Optimisation(model, run.job.train, device=device)
         start = resume(run, state, group=group)
@@ -96,15 +105,25 @@ def run_training(  # noqa: PLR0913 — what a caller may give is one list; most 
     return start.step
 
 
+def _build_model(run: TrainingRun) -> nn.Module:
+    return build_new_model(run.architecture, seed=run.job.seed, pretrained=run.pretrained)[0]
+
+
 def _demand_memory(run: TrainingRun, *, group: Group, device: torch.device) -> None:
     if run.memory is None:
         return
     hosts = group.gather_objects(socket.gethostname())
-    own: TrainingError | None = None
+    num_here = hosts.count(hosts[group.rank])
+    _do_together(group, partial(check_memory, run.memory, device, num_here))
+
+
+def _do_together(group: Group, do: Callable[[], Done]) -> Done:
+    """Return what this rank did; all ranks stop if one cannot, or they would wait for it."""
+    own: TextlaneError | None = None
     try:
-        check_memory(run.memory, device, hosts.count(hosts[group.rank]))
-    except TrainingError as error:
+        done = do()
+    except FINAL_ERRORS as error:
         own = error
-    # All ranks must stop, or those that have room wait for the others.
     if errors := [error for error in group.gather_objects(own) if error]:
         raise errors[0]
+    return done

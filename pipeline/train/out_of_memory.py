@@ -29,7 +29,7 @@ _RECORDED_EVENTS = 20_000
 
 @dataclass(frozen=True, kw_only=True)
 class Shortage:
-    """A forward and backward pass that did not fit on one rank."""
+    """A pass that did not fit on one rank."""
 
     rank: int
     rows: int

@@ -1,23 +1,26 @@
 """Shows a running training to a person: follows the checkpoint folder, writes to stderr."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from threading import Event as Flag
+from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
-from pipeline.train.events import Event, read_events
+from pipeline.train.events import EVENTS_NAME, Event, read_events
 from pipeline.train.figures import SKIPPED_MARK
 from pipeline.train.history import (
     HISTORY_NAME,
+    VALIDATION_NAME,
     StepRecord,
     ValidationRecord,
     read_latest_records,
     read_validations,
 )
+from pipeline.train.record_lines import read_lines, whole_lines
 
 _POLL_S = 0.5
 _LINES = 10
@@ -100,52 +103,74 @@ class _Watch:
     """What the folder shows now, and what of it has been told already."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self._skipped = folder, _SkippedCounter(folder)
+        self._folder = folder
+        self._steps = _LineCounter(folder / HISTORY_NAME, StepRecord)
+        self._counters = (
+            self._steps,
+            _LineCounter(folder / VALIDATION_NAME, ValidationRecord),
+            _LineCounter(folder / EVENTS_NAME, Event),
+        )
         self._told = set(read_events(folder))
+        self._told_bad: dict[str, int] = {}
         self.records: list[StepRecord] = []
         self.is_stopped_early = False
 
-    def look(self) -> list[Event]:
-        """Read the latest steps; return the events that are new, oldest first."""
+    def look(self) -> list[str]:
+        """Read the latest steps; return a line for each thing that is new, oldest first."""
         new = [event for event in read_events(self._folder) if event not in self._told]
         self._told.update(new)
         self.is_stopped_early |= any(event.kind == "early_stop" for event in new)
         self.records = read_latest_records(self._folder)
-        return new
+        return [*map(describe_event, new), *self._describe_bad_lines()]
 
     def describe(self) -> str:
         validations = read_validations(self._folder)
         return describe_step(
             self.records,
-            num_skipped=self._skipped.count(),
+            num_skipped=self._steps.num_skipped,
             validation=validations[-1] if validations else None,
         )
 
+    def _describe_bad_lines(self) -> Iterator[str]:
+        for counter in self._counters:
+            counter.read_on()
+            name, num_bad = counter.path.name, counter.num_bad
+            if num_bad > self._told_bad.get(name, 0):
+                lines = "1 line" if num_bad == 1 else f"{num_bad:,} lines"
+                yield f"passed over in {name}: {lines} that cannot be read"
+            self._told_bad[name] = num_bad
 
-class _SkippedCounter:
-    """Counts skipped steps in a history that grows, reading each line once."""
 
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / HISTORY_NAME
+class _LineCounter:
+    """Counts lines in a file that grows, reading each once."""
+
+    def __init__(self, path: Path, kind: type[Any]) -> None:
+        self.path, self._kind = path, kind
         self._restart()
 
     def _restart(self) -> None:
-        self._last_line, self._offset, self._count = b"", 0, 0
+        self._last_line, self._offset = b"", 0
+        self.num_skipped, self.num_bad = 0, 0
 
-    def count(self) -> int:
-        with self._path.open("rb") as file:
+    def read_on(self) -> None:
+        """Count the lines that are new."""
+        try:
+            file = self.path.open("rb")
+        except FileNotFoundError:
+            return
+        with file:
             file.seek(self._offset - len(self._last_line))
             if file.read(len(self._last_line)) != self._last_line:
                 # A training that goes on from a checkpoint cuts its history back.
                 self._restart()
                 file.seek(0)
             content = file.read()
-        end = content.rfind(b"\n") + 1
-        if end:
-            self._count += content.count(SKIPPED_MARK, 0, end)
-            self._offset += end
-            self._last_line = content[content.rfind(b"\n", 0, end - 1) + 1 : end]
-        return self._count
+        lines = whole_lines(content)
+        if lines:
+            self.num_skipped += sum(SKIPPED_MARK in line for line in lines)
+            self.num_bad += read_lines(lines, self._kind).num_bad
+            self._offset += content.rfind(b"\n") + 1
+            self._last_line = lines[-1] + b"\n"
 
 
 def _draw_bar(watch: _Watch, *, total_steps: int, is_over: Flag, console: Console) -> None:
@@ -161,8 +186,8 @@ def _draw_bar(watch: _Watch, *, total_steps: int, is_over: Flag, console: Consol
     with Live(Group(progress, figures), console=console, refresh_per_second=4):
         while True:
             was_over = is_over.wait(_POLL_S)
-            for event in watch.look():
-                console.print(describe_event(event), markup=False, highlight=False)
+            for line in watch.look():
+                console.print(line, markup=False, highlight=False)
             if records := watch.records:
                 left = describe_time_left(records, total_steps=total_steps)
                 progress.update(task, completed=records[-1].step, description=left)
@@ -177,8 +202,8 @@ def _print_lines(watch: _Watch, *, total_steps: int, is_over: Flag, console: Con
     due, shown = 1, 0
     while True:
         was_over = is_over.wait(_POLL_S)
-        for event in watch.look():
-            console.print(describe_event(event), markup=False, highlight=False)
+        for line in watch.look():
+            console.print(line, markup=False, highlight=False)
         step = watch.records[-1].step if watch.records else 0
         if step >= due or (was_over and step > shown):
             due, shown = step + max(total_steps // _LINES, 1), step

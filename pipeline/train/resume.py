@@ -21,6 +21,8 @@ class Start:
 
     step: int
     """Steps done; 0 for a new training."""
+    file: str | None
+    """Name of the checkpoint that it goes on from; None for a new training."""
     is_finished: bool
     """Whether there is nothing left to do."""
     best: BestSoFar
@@ -44,6 +46,7 @@ def resume(run: TrainingRun, state: Optimisation, *, group: Group) -> Start:
     if choice.path is None:
         return Start(
             step=0,
+            file=None,
             is_finished=False,
             best=BestSoFar(metric=run.job.train.best_metric),
             skips=SkippedSteps(),
@@ -56,6 +59,7 @@ def resume(run: TrainingRun, state: Optimisation, *, group: Group) -> Start:
     notes = _restore_generators(saved["rng"], group=group, device=state.device)
     return Start(
         step=step,
+        file=choice.path.name,
         is_finished=choice.is_final,
         best=_best_of(run, saved),
         skips=SkippedSteps(**saved["skips"]),

@@ -4,10 +4,18 @@ import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-from pipeline.contract.errors import FolderError
-from pipeline.contract.folder import atomic_folder, read_manifest, verify_files, write_manifest
+from pipeline.contract.errors import FolderError, MissingFileError
+from pipeline.contract.folder import (
+    MANIFEST_NAME,
+    atomic_folder,
+    read_manifest,
+    refuse_file_in_place_of,
+    verify_files,
+    write_manifest,
+)
 from pipeline.contract.shards import Shards
 from pipeline.contract.tokenization import TOKENIZER_NAME, load_text_encoder
 from pipeline.model.checkpoint_manifest import (
@@ -18,7 +26,14 @@ from pipeline.model.checkpoint_manifest import (
 )
 from pipeline.train.training_run import TrainingRun
 
-_ABSENT = "none"
+_ABSENT = object()
+"""Stands for a setting that one side of a comparison does not have."""
+_LEFT_ALONE = (
+    f"Put its {MANIFEST_NAME} back if it is yours, move the folder away, or set another "
+    "output_dir; --force leaves it alone too."
+)
+_NAMED = 3
+"""Names of files that a message lists at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,22 +71,15 @@ def judge_folder(run: TrainingRun, *, force: bool) -> Opening:
     its own, or is thrown away by name.
 
     Raises:
-        FolderError: the folder holds something else than checkpoints, or, unless ``force``, an
-            unfinished training of other settings or data, or a manifest that was edited.
+        FolderError: the folder is a file, or holds something else than checkpoints or a manifest
+            that cannot be read, or, unless ``force``, an unfinished training of other settings
+            or data, or a manifest that was edited.
     """
     folder = run.checkpoint_dir
+    refuse_file_in_place_of(folder)
     if not folder.exists() or not any(folder.iterdir()):
         return Opening(goes_on=False)
-    try:
-        found = read_manifest(folder)
-    except FolderError:
-        found = {}
-    if "shards_fingerprint" not in found:
-        raise FolderError(
-            "the folder holds something else than checkpoints and is left alone",
-            place=str(folder),
-            remedy="Move it away or set another output_dir.",
-        )
+    found = _read_own_manifest(folder)
     if force:
         return Opening(goes_on=False)
     differences = "; ".join(_differences(run, found))
@@ -87,6 +95,33 @@ def judge_folder(run: TrainingRun, *, force: bool) -> Opening:
         remedy="Put the settings back to go on with it, train anew with --force, or set another "
         "output_dir.",
     )
+
+
+def _read_own_manifest(folder: Path) -> dict[str, Any]:
+    """Return the manifest of a folder with files in it; without one nobody may remove them."""
+    try:
+        found = read_manifest(folder)
+    except MissingFileError as error:
+        names = sorted(path.name for path in folder.iterdir())
+        others = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+        raise FolderError(
+            f"the folder has no {MANIFEST_NAME}, but holds {', '.join(names[:_NAMED])}{others}",
+            place=str(folder),
+            remedy=_LEFT_ALONE,
+        ) from error
+    except FolderError as error:
+        raise FolderError(
+            f"what the folder holds cannot be told: {error.problem}",
+            place=error.place,
+            remedy=_LEFT_ALONE,
+        ) from error
+    if "shards_fingerprint" not in found:
+        raise FolderError(
+            "the manifest is not that of a training: it lacks shards_fingerprint",
+            place=str(folder / MANIFEST_NAME),
+            remedy=_LEFT_ALONE,
+        )
+    return found
 
 
 def _demand_best(run: TrainingRun, manifest: Mapping[str, Any]) -> None:
@@ -150,10 +185,24 @@ def _differences(run: TrainingRun, manifest: Mapping[str, Any]) -> list[str]:
             new["train.best_metric"] = run.job.train.best_metric
             has_best = any(entry["is_best"] for entry in manifest["checkpoints"])
             if manifest["is_finished"] and not has_best:
-                old["best checkpoint"], new["best checkpoint"] = _ABSENT, "one"
+                old["best checkpoint"], new["best checkpoint"] = "none", "one"
     names = [*new, *(name for name in old if name not in new)]
     pairs = ((name, old.get(name, _ABSENT), new.get(name, _ABSENT)) for name in names)
-    return [f"{name}: {was} -> {now}" for name, was, now in pairs if was != now]
+    return [f"{name}: {_describe_change(was, now)}" for name, was, now in pairs if was != now]
+
+
+def _describe_change(was: Any, now: Any) -> str:
+    """Return ``old -> new`` as people write them; a text looks otherwise than a number like it."""
+    plain, quoted = ([_as_text(value, is_quoted=q) for value in (was, now)] for q in (False, True))
+    return " -> ".join(quoted if plain[0] == plain[1] else plain)
+
+
+def _as_text(value: Any, *, is_quoted: bool) -> str:
+    if value is _ABSENT:
+        return "absent"
+    if isinstance(value, str) and not is_quoted:
+        return value
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

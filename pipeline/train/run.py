@@ -33,7 +33,6 @@ from pipeline.model.shape_check import check_logits
 from pipeline.model.weights import WEIGHTS_NAME, build_new_model
 from pipeline.quality import is_bio
 from pipeline.stage import StageResult
-from pipeline.train.checkpoint import find_latest_checkpoint
 from pipeline.train.memory import build_memory_ledger, describe_memory
 from pipeline.train.resume_rules import is_finished, judge_folder, keep_choices, open_run
 from pipeline.train.schedule import describe_schedule
@@ -102,8 +101,10 @@ def train(job: JobConfig, *, force: bool = False, fit: Fit | None = None) -> Sta
     notes.append(describe_schedule(job.train, total_steps=run.total_steps))
     if run.memory is not None:
         notes.append(f"memory of each worker: {describe_memory(run.memory)}")
-    if latest := find_latest_checkpoint(run.checkpoint_dir):
-        notes.append(f"goes on from {latest.name}")
+    if checkpoints := read_checkpoint_manifest(run.checkpoint_dir)["checkpoints"]:
+        # Which of them is whole, the worker finds out and tells; hashing them takes its time.
+        newest = checkpoints[-1]["file"]
+        notes.append(f"goes on with a training whose newest checkpoint is {newest}")
     for line in notes:
         print_(line, highlight=False, markup=False)
     if fit is None:

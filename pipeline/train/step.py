@@ -248,7 +248,6 @@ def _not_finite(
     return NotFiniteError(
         problem,
         place=f"rows {', '.join(map(str, group.gather(rows)))}",
-        remedy="Lower train.base_lr, or look at these rows of the input.",
     )
 
 

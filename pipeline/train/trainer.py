@@ -20,12 +20,12 @@ import torch
 from rich.console import Console
 
 from pipeline.config import RaySettings
-from pipeline.contract.errors import TrainingError
+from pipeline.contract.errors import TextlaneError, TrainingError
 from pipeline.ray_session import ray_session
 from pipeline.train.figures import FigureObserver, FigureSink
 from pipeline.train.group import DistributedGroup, Group, SingleGroup
 from pipeline.train.history import StepRecord
-from pipeline.train.loop import run_training
+from pipeline.train.loop import FINAL_ERRORS, run_training
 from pipeline.train.mlflow_log import (
     MlflowSink,
     MlflowTarget,
@@ -48,7 +48,9 @@ def fit_on_ray(run: TrainingRun) -> None:
     """Train with the job's workers; progress goes to stderr. Returns when all is done.
 
     Raises:
-        ConfigError: MLflow is wanted but not installed.
+        ConfigError: MLflow is wanted but not installed, or the model by import path cannot be
+            built where the workers are.
+        WeightsError: the pretrained weights that the workers see do not fit.
         TrainingError: the cluster is too small, a loss was not finite, or workers were lost
             more than ``ray.max_failures`` times.
     """
@@ -117,7 +119,7 @@ def _fit_beside_progress(run: TrainingRun, storage: Path, mlflow: MlflowTarget |
     show_progress(run.checkpoint_dir, total_steps=run.total_steps, is_over=is_over)
     thread.join()
     error = outcome["error"]
-    if isinstance(error, TrainingError):
+    if isinstance(error, FINAL_ERRORS):
         raise error
     if error is not None:
         raise TrainingError(
@@ -127,7 +129,7 @@ def _fit_beside_progress(run: TrainingRun, storage: Path, mlflow: MlflowTarget |
         ) from error
 
 
-def _fit(run: TrainingRun, storage: Path, mlflow: MlflowTarget | None) -> TrainingError | None:
+def _fit(run: TrainingRun, storage: Path, mlflow: MlflowTarget | None) -> TextlaneError | None:
     from ray.train import FailureConfig, RunConfig, ScalingConfig
     from ray.train.torch import TorchTrainer
 
@@ -160,11 +162,11 @@ def _fit(run: TrainingRun, storage: Path, mlflow: MlflowTarget | None) -> Traini
         ),
     )
     result: Any = trainer.fit()
-    error: TrainingError | None = result.return_value
+    error: TextlaneError | None = result.return_value
     return error
 
 
-def _train_loop_per_worker(config: dict[str, Any]) -> TrainingError | None:
+def _train_loop_per_worker(config: dict[str, Any]) -> TextlaneError | None:
     import ray.train
     import ray.train.torch
 
@@ -194,8 +196,8 @@ def _train_loop_per_worker(config: dict[str, Any]) -> TrainingError | None:
             poll_notice=poll,
             observers=_build_observers(run, config["mlflow"]) if group.rank == 0 else (),
         )
-    except TrainingError as error:
-        # Every rank raises it at the same step, and would again: Ray must not retry it.
+    except FINAL_ERRORS as error:
+        # Ray must not retry it. Raised, it would end rank 0 while that still writes a checkpoint.
         return error
     return None
 

@@ -5,7 +5,7 @@ figures, bit for bit, and decide alike on the best weights and on stopping early
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -21,13 +21,24 @@ from pipeline.contract.shards import load_shards
 from pipeline.contract.tokenization import IGNORED_LABEL
 from pipeline.data.slices import SliceSettings, slice_starts
 from pipeline.quality import ClassScore, entities_of, is_bio, mean_f1, precision_recall_f1, tags_of
+from pipeline.train.backoff import describe_retry, halve_below, row_too_large
 from pipeline.train.group import Group
-from pipeline.train.micro_batches import MicroBatch, MicroBatchReader
+from pipeline.train.micro_batches import MicroBatch, MicroBatchReader, split_micro_batches
+from pipeline.train.out_of_memory import (
+    FailedPass,
+    OutOfMemory,
+    describe_failure,
+    free_caches,
+    gather_shortages,
+    is_out_of_memory,
+)
 from pipeline.train.rng import keep_rng
 from pipeline.train.step import Optimisation, row_losses
 from pipeline.train.training_run import TrainingRun
 
 _Counts = NDArray[np.float64]
+_Result = tuple[_Counts, NDArray[np.float32]]
+"""Loss of each row, and logits, of one pass."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +61,28 @@ class Figures:
 class Validator:
     """Holds the validation rows of one rank."""
 
-    def __init__(self, run: TrainingRun, state: Optimisation, *, group: Group) -> None:
-        """Map the rows; they are dealt to the ranks by length, so that all have as much work."""
+    def __init__(
+        self,
+        run: TrainingRun,
+        state: Optimisation,
+        *,
+        group: Group,
+        on_out_of_memory: Callable[[str, int], None] = lambda message, limit: None,
+    ) -> None:
+        """Map the rows; they are dealt to the ranks by length, so that all have as much work.
+
+        Args:
+            run: names the shards.
+            state: the model.
+            group: this worker's rank and its sums over all ranks.
+            on_out_of_memory: called on every rank with a sentence and the new limit of rows in
+                a pass on the rank that ran out.
+        """
         shards = load_shards(run.shards_dir, verify=False)
         split = shards.split("validation")
         self._state, self._group = state, group
+        self._on_out_of_memory = on_out_of_memory
+        self._limit: int | None = None
         self._architecture = run.architecture
         self._bucket_edges, self._max_padding = shards.bucket_edges, run.job.buckets.max_padding
         is_tagged = run.architecture.is_token_task and is_bio(shards.labels)
@@ -66,23 +94,73 @@ class Validator:
     def measure(self, *, micro_batch: int) -> Figures:
         """Return the figures over all ranks' rows; modes and generators stay as they were.
 
+        A rank whose memory runs out repeats the pass, and runs all later ones, with half as many
+        rows; ranks need not agree on that, as only sums are exchanged.
+
         Args:
             micro_batch: rows in one forward pass at most.
 
         Raises:
             NotFiniteError: the loss of a row is not finite; on every rank, with the rows.
+            TrainingError: a row does not fit alone; on every rank.
         """
         num_labels = self._architecture.num_labels
         sums, bad_rows = np.zeros(6 + 3 * num_labels), []
+        failed: FailedPass | None = None
         with _evaluating(self._state.model), keep_rng(self._state.device), torch.no_grad():
-            for micro in self._read(micro_batch):
-                losses, logits = self._run(micro)
+            for micro, result in self._run_all(micro_batch):
+                if isinstance(result, FailedPass):
+                    failed = result
+                    continue
+                losses, logits = result
                 is_bad = ~np.isfinite(losses)
                 bad_rows += [row for row, bad in zip(micro.row_ids, is_bad, strict=True) if bad]
                 sums += self._count(micro, losses, logits)
-        total = torch.from_numpy(sums).to(self._state.device)
+        total = torch.from_numpy(np.append(sums, failed is not None)).to(self._state.device)
         self._group.sum_(total)
-        return self._figures(total.cpu().numpy(), bad_rows)
+        *found, num_failed = total.tolist()
+        if num_failed:
+            self._tell(gather_shortages(failed, self._group), micro_batch=micro_batch)
+        return self._figures(np.array(found), bad_rows)
+
+    def _run_all(self, micro_batch: int) -> Iterator[tuple[MicroBatch, _Result | FailedPass]]:
+        """Yield what becomes of every pass; one that did not fit comes again, divided.
+
+        A row that does not fit alone is the last.
+        """
+        self._limit = min(self._limit or micro_batch, micro_batch)
+        for micro in self._read(micro_batch):
+            waiting = split_micro_batches([micro], self._limit)
+            while waiting:
+                result = self._try(waiting[0])
+                yield waiting[0], result
+                if not isinstance(result, FailedPass):
+                    waiting = waiting[1:]
+                    continue
+                if result.shortage.rows == 1:
+                    return
+                self._limit = halve_below(self._limit, result.shortage.rows)
+                waiting = split_micro_batches(waiting, self._limit)
+
+    def _try(self, micro: MicroBatch) -> _Result | FailedPass:
+        try:
+            return self._run(micro)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            failed = describe_failure(
+                error, micro, rank=self._group.rank, device=self._state.device
+            )
+        # Only now, without the error, nothing holds the tensors of the failed pass.
+        free_caches(self._state.device)
+        return failed
+
+    def _tell(self, found: OutOfMemory, *, micro_batch: int) -> None:
+        worst, when = min(found.shortages, key=lambda shortage: shortage.rows), "in validation"
+        if worst.rows == 1:
+            raise row_too_large(worst, when=when)
+        limit = halve_below(micro_batch, worst.rows)
+        self._on_out_of_memory(describe_retry(worst, when=when, limit=limit), limit)
 
     def _read(self, micro_batch: int) -> Iterator[MicroBatch]:
         slices = SliceSettings(
@@ -100,7 +178,7 @@ class Validator:
         for begin, end in pairwise(slice_starts(self._lengths[self._rows], slices).tolist()):
             yield from reader.read(self._rows[begin:end], epoch=0)
 
-    def _run(self, micro: MicroBatch) -> tuple[_Counts, NDArray[np.float32]]:
+    def _run(self, micro: MicroBatch) -> _Result:
         there, dtype = micro.to(self._state.device), self._state.autocast_dtype
         is_mixed = dtype is not torch.float32
         with torch.autocast(self._state.device.type, dtype=dtype, enabled=is_mixed):
@@ -133,7 +211,6 @@ class Validator:
             raise NotFiniteError(
                 "the loss of validation rows is not finite",
                 place=f"rows {', '.join(map(str, self._group.gather(bad_rows)))}",
-                remedy="Lower train.base_lr, or look at these rows of the input.",
             )
         entities, by_label = sums[3:6].astype(int).tolist(), sums[6:].astype(int).reshape(3, -1)
         return Figures(

@@ -16,7 +16,7 @@ from pipeline.train.checkpoint import CheckpointLabel, capture_state
 from pipeline.train.checkpoint_writer import CheckpointWriter
 from pipeline.train.device_memory import MemoryReading, read_memory, reset_peak
 from pipeline.train.group import Group, seed_step
-from pipeline.train.guards import skipped_too_often
+from pipeline.train.guards import not_finite, skipped_too_often
 from pipeline.train.history import StepRecord, ValidationRecord
 from pipeline.train.loader import LoadedStep
 from pipeline.train.memory_watch import MemoryWatch
@@ -61,7 +61,7 @@ class Worker:
         self._memory_watch = MemoryWatch()
         self._last: StepRecord | None = None
         self._is_best = False
-        self._saved_step = start.step
+        self._saved_step, self._saved_file = start.step, start.file
         self._validator: Validator | None = None
         self.is_done = False
         """Whether the last step has been done and, after the save, its checkpoint is there."""
@@ -85,10 +85,11 @@ class Worker:
         loaded = next(steps)
         try:
             record = self._step(loaded, started=started)
-        except TrainingError as error:
+        except NotFiniteError as error:
             self._leave_state_before(rng, buffers)
-            if isinstance(error, NotFiniteError):
-                self._recorder.event("not_finite", str(error).rstrip("."), step=loaded.step)
+            raise self._tell_not_finite(error, step=loaded.step) from error
+        except TrainingError:
+            self._leave_state_before(rng, buffers)
             raise
         self._last = record
         self._recorder.step(record)
@@ -147,6 +148,13 @@ class Worker:
     def _tell_out_of_memory(self, message: str, limit: int) -> None:
         self._recorder.event("out_of_memory", message, step=self._step_now)
 
+    def _tell_not_finite(self, error: NotFiniteError, *, step: int) -> NotFiniteError:
+        # The remedy is for whoever reads the error itself; the event keeps what happened.
+        left = f"; the newest checkpoint is {self._saved_file}" if self._saved_file else ""
+        self._recorder.event("not_finite", f"{error}{left}", step=step)
+        precision = self._run.job.train.precision
+        return not_finite(error, precision=precision, saved=self._saved_file)
+
     def _watch_memory(self, record: StepRecord) -> None:
         reading = MemoryReading(
             allocated_bytes=record.memory_allocated_bytes,
@@ -168,18 +176,25 @@ class Worker:
         if self._skips.is_hopeless:
             rows = [row for micro in loaded.micro_batches for row in micro.row_ids]
             raise skipped_too_often(
-                self._skips, scale=record.loss_scale, row_ids=self._group.gather(rows)
+                self._skips,
+                scale=record.loss_scale,
+                row_ids=self._group.gather(rows),
+                saved=self._saved_file,
             )
 
     def _validate(self, record: StepRecord) -> ValidationRecord:
         started = time.perf_counter()
         if self._validator is None:
-            self._validator = Validator(self._run, self._state, group=self._group)
+            self._validator = Validator(
+                self._run,
+                self._state,
+                group=self._group,
+                on_out_of_memory=self._tell_out_of_memory,
+            )
         try:
             figures = self._validator.measure(micro_batch=self._runner.micro_batch)
         except NotFiniteError as error:
-            self._recorder.event("not_finite", str(error).rstrip("."), step=record.step)
-            raise
+            raise self._tell_not_finite(error, step=record.step) from error
         self._best = self._best.after(figures.value_of(self._best.metric), step=record.step)
         measured = ValidationRecord(
             step=record.step,
@@ -217,7 +232,13 @@ class Worker:
             self._writer.finish()
 
     def _save(self, record: StepRecord, kind: str, *, rng: dict[str, Any]) -> None:
-        self._saved_step = record.step
+        label = CheckpointLabel(
+            step=record.step,
+            loss=record.loss,
+            kind=kind,
+            is_best=self._is_best,
+        )
+        self._saved_step, self._saved_file = record.step, label.file_name
         all_rng = self._group.gather_objects(rng)
         if self._writer is None:
             return
@@ -236,10 +257,4 @@ class Worker:
             "num_threads": torch.get_num_threads(),
         }
         state = capture_state(self._state, step=record.step, rng=all_rng, facts=facts)
-        label = CheckpointLabel(
-            step=record.step,
-            loss=record.loss,
-            kind=kind,
-            is_best=self._is_best,
-        )
         self._writer.submit(state, label)

@@ -5,7 +5,7 @@ import signal
 import threading
 import time
 import urllib.request
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +16,9 @@ from mlflow.tracking import MlflowClient
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from pipeline.config import JobConfig
-from pipeline.contract.errors import TrainingError
+from pipeline.contract.errors import ConfigError, TrainingError
 from pipeline.contract.folder import hash_files, read_manifest, write_manifest
-from pipeline.contract.shards import SHARD_SCHEMA, SHARDS_SCHEMA_VERSION, write_shard
+from pipeline.contract.shards import SHARD_SCHEMA, SHARDS_SCHEMA_VERSION, load_shards, write_shard
 from pipeline.contract.tokenization import TextEncoder, TextSettings
 from pipeline.model.trained import load_trained
 from pipeline.train.checkpoint import find_latest_checkpoint, load_checkpoint
@@ -26,7 +26,9 @@ from pipeline.train.events import read_events
 from pipeline.train.group import SingleGroup
 from pipeline.train.history import read_history, read_latest_records, read_validations
 from pipeline.train.loop import run_training
-from pipeline.train.run import train
+from pipeline.train.resume_rules import open_run
+from pipeline.train.run import plan_run, train
+from pipeline.train.trainer import fit_on_ray
 
 pytestmark = pytest.mark.ray
 
@@ -262,6 +264,18 @@ def test_loss_that_is_not_finite_stops_without_a_retry_and_names_rows(tmp_path, 
     (before,) = read_manifest(job.checkpoint_dir)["checkpoints"]
     assert before["step"] == num_steps
     assert [event.kind for event in read_events(job.checkpoint_dir)] == ["not_finite"]
+
+
+def test_model_that_the_workers_cannot_build_stops_without_a_retry(tmp_path, ray_cluster):
+    job = build_job(tmp_path, max_failures=3)
+    write_shards(job)
+    shards = load_shards(job.shards_dir)
+    run = plan_run(job, shards)
+    open_run(run, shards, force=False)
+    elsewhere = replace(run.architecture, factory="not_on_this_node:build")
+
+    with pytest.raises(ConfigError, match="not_on_this_node"):
+        fit_on_ray(replace(run, architecture=elsewhere))
 
 
 def test_more_workers_than_cpus_are_refused_at_once(tmp_path, ray_cluster):

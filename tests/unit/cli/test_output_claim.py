@@ -53,6 +53,26 @@ def test_every_stage_first_refuses_a_folder_it_cannot_write_to(
     assert f"(got '{output_dir}'). Set output_dir to a folder" in error
 
 
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [*zip(STAGES, ["shards", "checkpoint", "report", "bundle"], strict=False), ("run", "bundle")],
+)
+def test_a_file_in_the_place_of_a_stages_folder_is_refused_before_any_work(
+    tmp_path, capsys, command, name
+):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / name).write_text("not yours")
+
+    status = main([command, "--config", job_in(tmp_path, tmp_path / "out")])
+
+    error = " ".join(capsys.readouterr().err.split())
+    assert status == 2
+    assert error == (
+        f"error: {tmp_path / 'out' / name}: the output is a file, not a folder. Move it away or "
+        "set another output_dir."
+    )
+
+
 def test_a_folder_without_permission_or_room_is_refused_with_the_cause(tmp_path, monkeypatch):
     def refuse(**_arguments):
         raise PermissionError(13, "Permission denied")

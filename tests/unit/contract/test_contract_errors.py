@@ -37,6 +37,13 @@ def test_the_sentence_leaves_out_what_was_not_given():
     assert str(TextlaneError("broken", remedy="Mend it.")) == "broken. Mend it."
 
 
+def test_a_full_stop_that_another_librarys_message_brought_is_not_doubled():
+    assert str(TextlaneError("broken: no.\n", remedy="Mend it.")) == "broken: no. Mend it."
+    assert str(TextlaneError("broken: no.", value=1)) == "broken: no (got 1)"
+    assert str(TextlaneError("broken: no.")) == "broken: no."
+    assert str(TextlaneError("broken...", remedy="Mend it.")) == "broken.... Mend it."
+
+
 def test_a_long_value_is_shortened():
     error = TextlaneError("broken", value="x" * 5000)
 

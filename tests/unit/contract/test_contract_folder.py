@@ -174,8 +174,29 @@ def test_atomic_folder_brings_back_the_old_one_after_a_kill_inside_the_swap(fold
 def test_atomic_folder_refuses_a_file_in_its_place(tmp_path):
     (tmp_path / "made").write_text("x")
 
-    with pytest.raises(FolderError, match="a file, not a folder"), atomic_folder(tmp_path / "made"):
+    with pytest.raises(FolderError) as caught, atomic_folder(tmp_path / "made"):
         pass
+
+    assert str(caught.value) == (
+        f"{tmp_path / 'made'}: the output is a file, not a folder. Move it away or set another "
+        "output_dir."
+    )
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_atomic_folder_follows_a_link_and_leaves_it(tmp_path, is_there):
+    far, link = tmp_path / "far" / "made", tmp_path / "link"
+    (far if is_there else far.parent).mkdir(parents=True)
+    link.symlink_to(far)
+
+    for text in ("one", "two"):
+        with atomic_folder(link) as fresh:
+            (fresh / "a.txt").write_text(text)
+
+    assert link.readlink() == far
+    assert (far / "a.txt").read_text() == "two"
+    assert names_beside(far) == ["made"]
+    assert names_beside(link) == ["far", "link"]
 
 
 def test_a_manifest_reads_as_it_was_written(tmp_path):
@@ -198,6 +219,15 @@ def test_read_manifest_says_what_is_wrong(tmp_path):
         read_manifest(tmp_path)
     (tmp_path / "manifest.json").write_bytes(b"\xff\xfe{")
     with pytest.raises(FolderError, match="not JSON"):
+        read_manifest(tmp_path)
+    (tmp_path / "manifest.json").write_text("[" * 100_000)
+    with pytest.raises(FolderError, match=r"not JSON.* Put the file back as it was, or have the"):
+        read_manifest(tmp_path)
+    with pytest.raises(MissingFileError, match=r"json: this is a file, not a folder\. Name the fo"):
+        read_manifest(tmp_path / "manifest.json")
+    (tmp_path / "manifest.json").unlink()
+    (tmp_path / "manifest.json").mkdir()
+    with pytest.raises(FolderError, match=r"json: the file cannot be read: Is a directory\. Put"):
         read_manifest(tmp_path)
 
 

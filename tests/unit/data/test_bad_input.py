@@ -211,6 +211,16 @@ def test_parquet_broken_in_the_middle_is_named(tmp_path):
         read(path)
 
 
+def test_what_is_no_parquet_is_told_in_one_sentence_and_the_remedy(tmp_path):
+    path = tmp_path / "a.parquet"
+    path.write_text("text,label\n" * 9)
+
+    with pytest.raises(
+        DataError, match=r"[^.]\. Write it again, or set data\.format to what it is"
+    ):
+        read(path)
+
+
 def test_machine_that_fails_while_reading_is_named():
     source = SourceFile(
         file_system=FailingFileSystem(),

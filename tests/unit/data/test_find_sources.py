@@ -91,6 +91,44 @@ def test_lists_stand_in_order_and_give_their_splits(folder):
     assert [s.given_split for s in only_test] == [None, "test"]
 
 
+def test_what_the_job_itself_wrote_is_left_out_with_a_word(folder):
+    shards = folder / "out" / "shards"
+    shards.mkdir(parents=True)
+    for name in ("rejected.jsonl", "other.jsonl"):
+        (shards / name).write_text("{}\n")
+    (folder / "out" / "mine.csv").write_text(HEADER)
+    link, said = folder / "link", []
+    link.symlink_to(folder)
+    own = (link / "out" / "shards", folder / "out" / "bad.jsonl")
+    read = DataSettings(files=(str(folder),))
+    globbed = DataSettings(files=(f"{folder}/**/*.jsonl",))
+
+    found, by_glob = (find_sources(data, own=own, say=said.append) for data in (read, globbed))
+
+    below = [source.name.removeprefix(f"{folder}/") for source in found]
+    assert below == ["a.jsonl", "b.csv", "deep/c.CSV", "deep/d.tsv.gz", "out/mine.csv"]
+    assert [source.name for source in by_glob] == [f"{folder}/a.jsonl"]
+    assert said == [
+        f"left out of {place}: 2 files that the job itself wrote into output_dir"
+        for place in (folder, f"{folder}/**/*.jsonl")
+    ]
+
+
+def test_a_file_of_the_job_that_is_named_itself_is_read(folder):
+    file = f"{folder}/a.jsonl"
+
+    found = find_sources(DataSettings(files=(file,)), own=(folder,))
+
+    assert [source.name for source in found] == [file]
+
+
+def test_folder_with_nothing_but_what_the_job_wrote_is_refused(folder):
+    with pytest.raises(
+        DataError, match=r"no input file but those that the job itself wrote\. Name"
+    ):
+        find_sources(DataSettings(files=(str(folder),)), own=(folder,))
+
+
 def test_file_named_twice_is_refused_with_both_names(folder):
     file = f"{folder}/b.csv"
 

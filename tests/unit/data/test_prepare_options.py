@@ -7,7 +7,7 @@ from prepare_samples import build, job_for
 
 from pipeline.contract.errors import DataError, FolderError
 from pipeline.contract.shards import load_shards
-from pipeline.data.prepare import shards_fingerprint
+from pipeline.data.prepare import shards_fingerprint, summarise
 from pipeline.data.sources import find_sources
 
 LETTERS = "abcdefghijklmnop"
@@ -126,6 +126,11 @@ def test_windows_hold_all_of_a_train_text_and_the_manifest_counts_both(tmp_path)
     rows, splits = manifest["rows"], manifest["splits"]
     assert rows["windowed"] > 10
     assert rows["windows"] > 3 * rows["windowed"]
+    told = summarise(manifest)
+    texts = ", ".join(f"{name} {split['texts']}" for name, split in splits.items())
+    assert sum(split["texts"] for split in splits.values()) == rows["kept"]
+    assert told.startswith(f"{rows['kept']} of {rows['read']} rows ({texts}; ")
+    assert f", {rows['windowed']} long ones as {rows['windows']:,} windows, padding " in told
     assert splits["train"]["rows"] - splits["train"]["texts"] == rows["windows"] - rows["windowed"]
     assert splits["test"]["rows"] == splits["test"]["texts"]
     assert rows["truncated"] > 0

@@ -3,7 +3,9 @@
 import pytest
 from prepare_samples import MADE_FROM, build, job_for, write_reviews
 
-from pipeline.data.prepare import is_prepared
+from pipeline.contract.folder import read_manifest, write_manifest
+from pipeline.data.prepare import is_prepared, prepare, shards_fingerprint
+from pipeline.data.sources import find_sources
 
 
 def job_with_a_bad_row(tmp_path, **data):
@@ -54,3 +56,21 @@ def test_harmless_rejections_do_not_stand_in_the_way(tmp_path):
 
     assert manifest["rows"]["rejected_by_reason"] == {"duplicate": 1}
     assert is_prepared(job, MADE_FROM)
+
+
+def test_a_second_run_does_not_read_what_the_first_one_wrote(tmp_path, capsys):
+    write_reviews(tmp_path / "a.csv")
+    job = job_for(tmp_path, tmp_path)
+    made_from = shards_fingerprint(job, find_sources(job.data), None)
+    manifest = build(job)
+    write_manifest(job.shards_dir, manifest | {"fingerprint": made_from})
+    job.checkpoint_dir.mkdir()
+    (job.checkpoint_dir / "history.jsonl").write_text("{}\n")
+
+    result = prepare(job)
+
+    assert result.is_reused
+    said = " ".join(capsys.readouterr().err.split())
+    expected = f"prepare: left out of {tmp_path}: 2 files that the job itself wrote into output_dir"
+    assert said == expected
+    assert read_manifest(job.shards_dir)["fingerprint"] == made_from

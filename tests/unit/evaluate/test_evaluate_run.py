@@ -162,12 +162,28 @@ def test_the_page_shows_the_course_of_the_training_and_what_happened(make_job):
     assert read_metrics(job)["checkpoint"]["validation"]["accuracy"] == 0.75
 
 
+def test_the_page_says_which_lines_of_the_training_it_left_out(make_job):
+    job = make_job()
+    write_lines(job.checkpoint_dir / "validation.jsonl", [validation_row(2), {"step": 3}])
+    (job.checkpoint_dir / "history.jsonl").write_bytes(b"\xff\xfe\x00\n{\n")
+
+    evaluate(job)
+
+    page = Page((job.report_dir / "report.html").read_text(encoding="utf-8"))
+    assert (
+        "Left out of what is shown of the training, because it cannot be read: "
+        "2 lines of history.jsonl, 1 line of validation.jsonl."
+    ) in " ".join(page.texts)
+    assert "chart-loss" not in page.ids
+
+
 def test_a_training_without_events_and_measurements_leaves_them_out(finished):
     job, _ = finished()
 
     page = Page((job.report_dir / "report.html").read_text(encoding="utf-8"))
 
     assert "What happened" not in " ".join(page.texts)
+    assert "Left out" not in " ".join(page.texts)
     assert "chart-validation" not in page.ids
     assert read_metrics(job)["checkpoint"]["validation"] is None
 

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +35,10 @@ def test_every_row_of_the_grid_has_its_first_token(cells: list[ParityCell]) -> N
 
 
 def test_the_exported_graph_answers_as_torch(plain_graph: Path, cells: list[ParityCell]) -> None:
-    assert check_parity(open_model(plain_graph), cells, atol=1e-4, name="m") < 1e-5
+    parity = check_parity(open_model(plain_graph), cells, atol=1e-4, name="m")
+
+    assert parity.max_abs_difference < 1e-5
+    assert parity.num_cells == len(cells)
 
 
 def test_a_corrupted_weight_is_an_error_that_names_the_worst_cell(
@@ -57,12 +61,47 @@ def test_the_grid_of_a_model_of_pairs_has_both_token_types(tmp_path: Path) -> No
     export_graph(pairs, tmp_path / "pairs.onnx", opset=14, task=Task.SEQUENCE, num_labels=3)
     single = build_classifier(build_architecture())
 
-    difference = check_parity(open_model(tmp_path / "pairs.onnx"), cells, atol=1e-4, name="pairs")
+    parity = check_parity(open_model(tmp_path / "pairs.onnx"), cells, atol=1e-4, name="pairs")
 
-    assert difference < 1e-5
+    assert parity.max_abs_difference < 1e-5
     assert all((cell.input_ids == SEP).any(axis=1).all() for cell in cells)
     with pytest.raises(ExportError, match="differ from torch's"):
         check_parity(as_logits_function(single), cells, atol=1e-4, name="single")
+
+
+def _wrong_at(
+    shape: tuple[int, int], cells: list[ParityCell], *, by: float
+) -> Callable[[IntArray, IntArray], NDArray[np.float32]]:
+    answers = {cell.input_ids.shape: cell.logits for cell in cells}
+
+    def run(input_ids: IntArray, _mask: IntArray) -> NDArray[np.float32]:
+        error = by if input_ids.shape == shape else 1e-6
+        return answers[input_ids.shape] + np.float32(error)
+
+    return run
+
+
+def test_the_worst_cell_is_returned_with_its_difference(cells: list[ParityCell]) -> None:
+    parity = check_parity(_wrong_at((2, 8), cells, by=1e-3), cells, atol=1e-2, name="m")
+
+    assert parity.as_figures() == {
+        "max_abs_difference": pytest.approx(1e-3, rel=1e-3),
+        "atol": 1e-2,
+        "worst": {"batch": 2, "seq": 8},
+        "cells": 12,
+    }
+
+
+def test_the_error_names_the_worst_cell_and_its_difference(cells: list[ParityCell]) -> None:
+    with pytest.raises(
+        ExportError, match=r"most at batch 32, seq 24 \(got 0\.25\)\. Raise export\.atol only"
+    ):
+        check_parity(_wrong_at((32, 24), cells, by=0.25), cells, atol=1e-2, name="m")
+
+
+def test_an_empty_grid_is_refused() -> None:
+    with pytest.raises(ExportError, match="m: there is nothing to compare with"):
+        check_parity(_wrong_at((1, 1), [], by=0.0), [], atol=1e-2, name="m")
 
 
 def test_nan_is_not_taken_for_a_match(cells: list[ParityCell]) -> None:

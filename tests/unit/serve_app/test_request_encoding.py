@@ -4,7 +4,7 @@ import pytest
 from bundles import SEQUENCE, TOKEN, VOCABULARY, write_tiny_bundle
 
 from pipeline.contract.errors import EmptyTextError, InvalidRequestError, TextTooLongError
-from serve_app.config import ServeSettings, resolve_limits
+from serve_app.config import ServeSettings
 from serve_app.encoding import (
     check_pairing,
     choose_lane,
@@ -12,6 +12,7 @@ from serve_app.encoding import (
     encode_texts,
     encode_words,
 )
+from serve_app.limits import resolve_limits
 
 
 @pytest.fixture(scope="module")

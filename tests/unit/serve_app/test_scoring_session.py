@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.contract.errors import FolderError, InferenceError
-from serve_app.session import ScoringSession, score_rows, warm_up_shapes
+from serve_app.session import ScoringSession, score_rows
 
 GOOD, BAD, FILM, ANNA = (VOCABULARY.index(word) for word in ("good", "bad", "film", "anna"))
 FAILING = VOCABULARY.index(FAILING_WORD)
@@ -95,13 +95,7 @@ def test_warm_up_refuses_a_model_with_another_number_of_labels(tmp_path):
 
 
 def test_warm_up_runs_every_shape_it_is_given(session):
-    session.warm_up(warm_up_shapes(max_tokens=16, max_batch_tokens=64, max_batch_requests=32))
-
-
-def test_warm_up_shapes_are_the_smallest_the_longest_and_the_fullest():
-    shapes = warm_up_shapes(max_tokens=48, max_batch_tokens=512, max_batch_requests=32)
-
-    assert shapes == [(1, 3), (1, 48), (10, 48)]
+    session.warm_up([(1, 3), (4, 16)])
 
 
 def test_file_that_is_no_model_is_refused_by_name(tmp_path):

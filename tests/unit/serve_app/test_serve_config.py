@@ -10,9 +10,9 @@ from pipeline.contract.errors import ConfigError
 from serve_app.config import (
     ServeSettings,
     load_serve_settings,
-    resolve_limits,
     settings_from_arguments,
 )
+from serve_app.limits import resolve_limits
 
 SHIPPED = Path(__file__).parents[3] / "serve_app" / "config.yaml"
 
@@ -21,7 +21,7 @@ def test_shipped_file_loads_with_the_defaults_it_spells_out():
     settings = load_serve_settings(SHIPPED).settings
 
     assert settings == ServeSettings(bundle="outputs/demo_cpu/bundle")
-    assert (settings.max_batch_requests, settings.batch_wait_timeout_ms) == (32, 10.0)
+    assert settings.batch_wait_timeout_ms == 10.0
 
 
 def test_shipped_file_listens_on_the_loopback_only():
@@ -53,6 +53,27 @@ def test_environment_beats_the_arguments_of_the_application(monkeypatch):
     assert settings_from_arguments({"bundle": "given"}).bundle == "from/env"
 
 
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        (
+            "TEXTLANE_SERVE_BUNDLE",
+            "Write TEXTLANE_SERVE__BUNDLE, with two underscores after SERVE.",
+        ),
+        ("TEXTLANE_SERVE_X", "Take it out; settings of serving begin with TEXTLANE_SERVE__."),
+    ],
+)
+def test_variable_with_one_underscore_is_not_ignored(monkeypatch, name, remedy):
+    monkeypatch.setenv(name, "from/env")
+
+    for load in (lambda: load_serve_settings(SHIPPED), lambda: settings_from_arguments({})):
+        with pytest.raises(ConfigError) as caught:
+            load()
+        assert str(caught.value) == (
+            f"environment {name}: unknown setting (got 'from/env'). {remedy}"
+        )
+
+
 def test_plain_mapping_is_a_configuration_too(tmp_path):
     file = tmp_path / "serve.yaml"
     file.write_text("bundle: b\nmax_batch_tokens: 1024\n")
@@ -63,8 +84,14 @@ def test_plain_mapping_is_a_configuration_too(tmp_path):
 @pytest.mark.parametrize(
     ("values", "numbers"),
     [
-        ({"short_max_tokens": 600}, ["short_max_tokens 600", "max_batch_tokens 512"]),
-        ({"max_queued_requests": 16}, ["max_batch_requests 32", "max_queued_requests 16"]),
+        (
+            {"short_max_tokens": 600, "max_batch_tokens": 512},
+            ["short_max_tokens 600", "max_batch_tokens 512"],
+        ),
+        (
+            {"max_batch_requests": 32, "max_queued_requests": 16},
+            ["max_batch_requests 32", "max_queued_requests 16"],
+        ),
         ({"max_texts_per_request": 600}, ["max_texts_per_request 600", "max_queued_requests 512"]),
         (
             {"max_text_chars": 100, "max_body_bytes": 99},
@@ -90,6 +117,8 @@ def test_impossible_pair_is_refused_with_both_numbers(values, numbers):
         ({"bundle": "b", "max_batch_request": 1}, "Did you mean max_batch_requests?"),
         ({"bundle": "b", "threads_per_replica": "2"}, "threads_per_replica"),
         ({"bundle": "b", "model": "model.pt"}, "model"),
+        ({"bundle": "b", "tuning": ""}, "tuning: string should have at least 1 character"),
+        ({"bundle": "b", "tuning": 3}, "It means: File that `textlane tune` wrote"),
         ({"bundle": 5}, "It means: Folder of the bundle; a relative path starts where"),
         ({"bundle": 5}, "serve_app/config.py explains every setting, serve_app/config.yaml is"),
     ],
@@ -111,12 +140,6 @@ def test_file_without_exactly_one_application_is_refused(tmp_path, applications)
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory):
     return write_tiny_bundle(tmp_path_factory.mktemp("serve_config") / "bundle", max_seq_len=16)
-
-
-def test_null_takes_what_the_bundle_says(bundle):
-    limits = resolve_limits(ServeSettings(bundle="b"), bundle)
-
-    assert (limits.short_max_tokens, limits.max_seq_len, limits.max_text_chars) == (8, 16, 200)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from train_samples import build_job, write_shards
 
 
 @pytest.fixture
@@ -9,3 +10,11 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def job(tmp_path):
+    """Return a tiny job whose shards are there."""
+    job = build_job(tmp_path)
+    write_shards(job)
+    return job

@@ -1,5 +1,4 @@
 import json
-import logging
 
 import pytest
 from train_samples import build_job, prepare_run, run_alone
@@ -7,6 +6,8 @@ from train_samples import build_job, prepare_run, run_alone
 from pipeline.contract.folder import read_manifest, sha256_file, write_manifest
 from pipeline.train.checkpoint import (
     CheckpointLabel,
+    Choice,
+    choose_checkpoint,
     find_latest_checkpoint,
     load_checkpoint,
     save_checkpoint,
@@ -50,22 +51,24 @@ def test_only_the_newest_rolling_ones_stay_and_every_other_kind(folder):
     assert read_manifest(folder)["is_finished"] is True
 
 
-def test_truncated_latest_is_passed_over_with_a_warning(folder, caplog):
+def test_truncated_latest_is_passed_over_with_its_fault(folder):
     good, bad = save(folder, 1), save(folder, 2)
     bad.write_bytes(bad.read_bytes()[:-7])
 
-    with caplog.at_level(logging.WARNING):
-        found = find_latest_checkpoint(folder)
+    found = choose_checkpoint(folder)
 
-    assert found == good
-    assert f"{bad}: the file was changed" in caplog.text
+    assert found.path == good
+    [fault] = found.passed_over
+    assert fault.startswith(f"{bad.name}: the file was changed")
 
 
-def test_missing_file_is_passed_over_and_nothing_left_means_none(folder, caplog):
-    save(folder, 1).unlink()
+def test_missing_file_is_passed_over_and_nothing_left_means_none(folder):
+    lost = save(folder, 1)
+    lost.unlink()
 
-    assert find_latest_checkpoint(folder) is None
-    assert "the file is missing" in caplog.text
+    assert choose_checkpoint(folder) == Choice(
+        path=None, passed_over=(f"{lost.name}: the file is missing",)
+    )
 
 
 def test_file_of_a_killed_save_is_not_taken_and_goes_with_the_next_save(folder):

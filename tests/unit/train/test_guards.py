@@ -5,16 +5,21 @@ import pytest
 import torch
 from train_fakes import Listener, Notices, build_thread_groups
 from train_runs import run_together, run_until, run_with, without_dropout
-from train_samples import MAX_SEQ_LEN, build_job, prepare_run
+from train_samples import MAX_SEQ_LEN, build_job, prepare_run, with_train
 
 from pipeline.config.model import ModelSettings
-from pipeline.contract.errors import NotFiniteError, TrainingError
+from pipeline.contract.errors import FolderError, NotFiniteError, TrainingError
 from pipeline.contract.folder import read_manifest
+from pipeline.contract.shards import load_shards
+from pipeline.model.weights import build_new_model
+from pipeline.train import loop
 from pipeline.train.checkpoint import find_latest_checkpoint, load_checkpoint
 from pipeline.train.events import read_events
 from pipeline.train.guards import SkippedSteps
 from pipeline.train.history import read_history, read_validations
 from pipeline.train.loop import run_training
+from pipeline.train.resume_rules import judge_folder
+from pipeline.train.run import plan_run, train
 
 COUNTING_MODEL = """
 import torch
@@ -62,10 +67,57 @@ def test_loss_that_is_not_finite_leaves_the_state_before_it_in_a_checkpoint(tmp_
     assert read_manifest(run.checkpoint_dir)["is_finished"] is False
     [event] = read_events(run.checkpoint_dir)
     assert (event.kind, event.step) == ("not_finite", steps[-1] + 1)
-    assert "the loss is not finite" in event.message
+    name = find_latest_checkpoint(run.checkpoint_dir).name
+    assert event.message.endswith(f": the loss is not finite; the newest checkpoint is {name}")
     with pytest.raises(NotFiniteError):
         run_with(run)
     assert [record.step for record in read_history(run.checkpoint_dir)] == steps
+
+
+def test_remedy_says_what_to_lower_and_what_a_rerun_does(tmp_path):
+    run = explode(tmp_path, precision="bf16")
+
+    with pytest.raises(NotFiniteError) as caught:
+        run_with(run)
+
+    name = find_latest_checkpoint(run.checkpoint_dir).name
+    assert caught.value.remedy == (
+        "Lower train.base_lr, set train.precision to fp32, or look at these rows of the input. "
+        "Other settings or rows need a training anew, with --force; with the same ones it goes on "
+        f"from {name} and comes to this step again."
+    )
+    others = with_train(run.job, base_lr=1e-3)
+    with pytest.raises(FolderError, match="train anew with --force"):
+        train(others, fit=run_with)
+    with pytest.raises(NotFiniteError) as again:
+        run_with(run)
+    assert str(again.value) == str(caught.value)
+    train(others, fit=run_with, force=True)
+    assert len(read_history(run.checkpoint_dir)) == run.total_steps
+
+
+def test_first_step_that_is_not_finite_left_nothing_so_other_settings_begin_anew(
+    tmp_path, monkeypatch
+):
+    run = explode(tmp_path)
+
+    def build_poisoned(architecture, **how):
+        model, notes = build_new_model(architecture, **how)
+        torch.nn.init.constant_(model.classifier.bias, float("nan"))
+        return model, notes
+
+    monkeypatch.setattr(loop, "build_new_model", build_poisoned)
+
+    with pytest.raises(NotFiniteError) as caught:
+        run_with(run)
+
+    assert caught.value.remedy == (
+        "Lower train.base_lr, or look at these rows of the input. Nothing is saved yet, so the "
+        "next run begins anew; with the same settings it comes to this step again."
+    )
+    others = plan_run(with_train(run.job, base_lr=1e-3), load_shards(run.shards_dir))
+    note = judge_folder(others, force=False).note
+    assert note.startswith("replaces the training without checkpoints")
 
 
 def test_buffers_in_that_checkpoint_are_those_before_the_failed_step(tmp_path, monkeypatch):
@@ -129,7 +181,9 @@ def test_thirty_skipped_steps_in_a_row_stop_with_the_scale_and_the_rows():
 def test_training_that_only_skips_names_scale_and_rows(tmp_path):
     run = with_fp16(tmp_path, loss_scale=2.0**127, epochs=7)
 
-    with pytest.raises(TrainingError, match=r"^rows \d.*in 30 steps in a row.*3\.169\d*e\+29"):
+    with pytest.raises(
+        TrainingError, match=r"^rows \d.*in 30 steps in a row.*3\.169\d*e\+29.*from step_27_loss_"
+    ):
         run_with(run)
 
     assert len(read_history(run.checkpoint_dir)) == 30

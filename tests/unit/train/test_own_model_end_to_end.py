@@ -23,30 +23,7 @@ from pipeline.train.history import read_history
 from pipeline.train.run import plan_run, train
 
 ROOT = Path(__file__).parents[3]
-SOURCE = """
-import torch
-from torch import nn
-
-
-class Model(nn.Module):
-    def __init__(self, vocab_size, num_labels, width, is_token_task):
-        super().__init__()
-        self.embedding = nn.Embedding(vocab_size, width)
-        self.norm = nn.BatchNorm1d(width)
-        self.hidden = nn.Linear(width, width)
-        self.classifier = nn.Linear(width, num_labels)
-        self.is_token_task = is_token_task
-
-    def forward(self, input_ids, attention_mask):
-        words = self.norm(self.embedding(input_ids).transpose(1, 2)).transpose(1, 2)
-        mask = attention_mask.unsqueeze(2).float()
-        text = words if self.is_token_task else (words * mask).sum(1) / mask.sum(1)
-        return self.classifier(torch.relu(self.hidden(text)))
-
-
-def build(*, vocab_size, num_labels, max_seq_len, pad_token_id, width, is_token_task=False):
-    return Model(vocab_size, num_labels, width, is_token_task)
-"""
+SOURCE = (ROOT / "tests/unit/model/own_models.py").read_text(encoding="utf-8")
 SERVE = """
 import json, sys
 import numpy as np
@@ -87,8 +64,9 @@ def module(tmp_path, monkeypatch):
 
 def own_job(output_dir, module, task=Task.SEQUENCE, **settings):
     values = build_job(output_dir, task, **settings).model_dump()
-    values["model"]["factory"] = f"{module.stem}:build"
-    values["model"]["factory_arguments"] = {"width": 32, "is_token_task": task is Task.TOKEN}
+    factory = "token_bag" if task is Task.TOKEN else "bag"
+    values["model"]["factory"] = f"{module.stem}:{factory}"
+    values["model"]["factory_arguments"] = {"width": 32}
     return JobConfig.model_validate(values)
 
 
@@ -121,8 +99,8 @@ def test_it_learns_and_its_bundle_serves_without_its_module(tmp_path, module, ca
 
     assert "GroupNorm stands in the place of BatchNorm in norm" in capfd.readouterr().err
     trained = load_trained(job.checkpoint_dir)
-    assert trained.architecture.factory == f"{module.stem}:build"
-    assert trained.architecture.factory_arguments == {"width": 32, "is_token_task": False}
+    assert trained.architecture.factory == f"{module.stem}:bag"
+    assert trained.architecture.factory_arguments == {"width": 32}
     manifest = load_bundle(job.bundle_dir).manifest
     quality = manifest.quality
     assert quality["fusion"] is None
@@ -202,7 +180,7 @@ def test_a_checkpoint_is_not_loaded_into_other_code(tmp_path, module):
 
     with pytest.raises(AlteredFileError) as caught:
         load_trained(job.checkpoint_dir)
-    assert f"the file of {module.stem}:build is not that of this training" in str(caught.value)
+    assert f"the file of {module.stem}:bag is not that of this training" in str(caught.value)
     sha256 = read_manifest(job.checkpoint_dir)["architecture"]["factory_sha256"]
     assert f"whose sha256 is {sha256}. Put that file back, or run `textlane train`" in str(
         caught.value
@@ -211,10 +189,8 @@ def test_a_checkpoint_is_not_loaded_into_other_code(tmp_path, module):
 
 def test_a_model_for_another_task_is_refused_before_a_checkpoint_is_opened(tmp_path, module):
     job = own_job(tmp_path, module)
-    arguments = {"width": 32, "is_token_task": True}
-    job = job.model_copy(
-        update={"model": job.model.model_copy(update={"factory_arguments": arguments})}
-    )
+    of_words = {"factory": f"{module.stem}:token_bag"}
+    job = job.model_copy(update={"model": job.model.model_copy(update=of_words)})
     write_shards(job)
 
     with pytest.raises(TrainingError, match=r"must be float \[2, 3\].*are float32 \[2, 5, 3\]"):

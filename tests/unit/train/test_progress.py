@@ -135,3 +135,24 @@ def test_skipped_steps_are_counted_anew_when_the_history_is_cut_back(tmp_path):
 
     assert all(", 2 skipped" in line for line in lines)
     assert len(lines) == 2
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_lines_that_cannot_be_read_are_passed_over_with_their_number(tmp_path, is_terminal):
+    def spoil(name, content):
+        with (tmp_path / name).open("ab") as file:
+            file.write(content)
+
+    acts = [
+        lambda: write_history(tmp_path, [record_of(1), validation_of(1)]),
+        lambda: spoil("history.jsonl", b"\x00\xff\n{}\n"),
+        lambda: spoil("events.jsonl", b'{"step": 1, "ki\n'),
+        lambda: write_history(tmp_path, [record_of(2)], after_step=1),
+    ]
+
+    output = shown(tmp_path, Script(*acts), total_steps=2, force_terminal=is_terminal)
+
+    assert output.count("passed over in history.jsonl: 2 lines that cannot be read\n") == 1
+    assert output.count("passed over in events.jsonl: 1 line that cannot be read\n") == 1
+    assert "validation.jsonl" not in output
+    assert "step 2/2" in output

@@ -1,23 +1,12 @@
 import pytest
 from train_runs import run_until, run_with
-from train_samples import build_job, write_shards
+from train_samples import with_train
 
 from pipeline.contract.errors import FolderError
 from pipeline.contract.folder import read_manifest, write_manifest
 from pipeline.contract.shards import load_shards
 from pipeline.train.resume_rules import judge_folder, open_run
 from pipeline.train.run import plan_run, train
-
-
-@pytest.fixture
-def job(tmp_path):
-    job = build_job(tmp_path)
-    write_shards(job)
-    return job
-
-
-def with_train(job, **changes):
-    return job.model_copy(update={"train": job.train.model_copy(update=changes)})
 
 
 def leave_unfinished(job):
@@ -41,8 +30,8 @@ def never_fit(run):
         ),
         (
             {"early_stopping_patience": 2},
-            "train.validate_every_steps: none -> None; train.best_metric: none -> loss; "
-            "train.early_stopping_patience: None -> 2",
+            "train.validate_every_steps: absent -> null; train.best_metric: absent -> loss; "
+            "train.early_stopping_patience: null -> 2",
         ),
     ],
 )
@@ -86,6 +75,24 @@ def test_unfinished_training_of_an_older_version_is_not_given_up(job):
     write_manifest(job.checkpoint_dir, manifest | {"schema_version": 2})
 
     with pytest.raises(FolderError, match=r"other settings: schema_version: 2 -> 3\. "):
+        train(job, fit=never_fit)
+
+
+@pytest.mark.parametrize(
+    ("edit", "difference"),
+    [
+        ({"schema_version": "3"}, r'schema_version: "3" -> 3\.'),
+        ({"schema_version": None}, r"schema_version: null -> 3\."),
+        ({}, r"schema_version: absent -> 3\."),
+    ],
+)
+def test_values_that_look_alike_are_told_apart(job, edit, difference):
+    leave_unfinished(job)
+    manifest = read_manifest(job.checkpoint_dir)
+    del manifest["schema_version"]
+    write_manifest(job.checkpoint_dir, manifest | edit)
+
+    with pytest.raises(FolderError, match=f"other settings: {difference} "):
         train(job, fit=never_fit)
 
 

@@ -17,8 +17,9 @@ from pipeline.model.trained import load_trained
 from pipeline.train.history import read_history
 from pipeline.train.run import train
 from serve_app.answers import build_answer
-from serve_app.config import ServeSettings, resolve_limits
+from serve_app.config import ServeSettings
 from serve_app.encoding import encode_pair, encode_texts
+from serve_app.limits import resolve_limits
 from serve_app.session import ScoringSession, score_rows
 
 

@@ -1,12 +1,14 @@
 import shutil
 
 import pytest
-from train_samples import build_job, run_alone, write_shards
+from train_samples import run_alone, with_train
 
 from pipeline.config import AugmentationSettings, Task
+from pipeline.contract import folder
 from pipeline.contract.errors import ConfigError, FolderError, MissingFileError
-from pipeline.contract.folder import hash_files, read_manifest, write_manifest
+from pipeline.contract.folder import hash_files, read_manifest, sha256_file, write_manifest
 from pipeline.contract.tokenization import TOKENIZER_NAME
+from pipeline.train.events import read_events
 from pipeline.train.history import read_history
 from pipeline.train.run import train
 
@@ -24,17 +26,6 @@ class RecordingFit:
 class InterruptedFit:
     def __call__(self, run):
         raise KeyboardInterrupt
-
-
-@pytest.fixture
-def job(tmp_path):
-    job = build_job(tmp_path)
-    write_shards(job)
-    return job
-
-
-def with_train(job, **changes):
-    return job.model_copy(update={"train": job.train.model_copy(update=changes)})
 
 
 def test_stage_trains_and_says_what_is_in_the_folder(job, capsys):
@@ -89,8 +80,32 @@ def test_unfinished_training_goes_on_and_says_from_where(job, capsys):
     train(job, fit=fit)
 
     assert fit.first_steps == [0, 6]
-    assert "goes on from step_6_loss_" in capsys.readouterr().err
+    note = "goes on with a training whose newest checkpoint is step_6_loss_"
+    assert note in capsys.readouterr().err
     assert [record.step for record in read_history(job.checkpoint_dir)] == list(range(1, 11))
+
+
+def test_damaged_checkpoint_is_told_of_once_and_hashed_once(job, capsys, caplog, monkeypatch):
+    train(job, fit=RecordingFit())
+    manifest = read_manifest(job.checkpoint_dir)
+    kept = [entry for entry in manifest["checkpoints"] if entry["step"] <= 6]
+    write_manifest(job.checkpoint_dir, manifest | {"is_finished": False, "checkpoints": kept})
+    newest = job.checkpoint_dir / kept[-1]["file"]
+    newest.write_bytes(b"damaged")
+    hashed = []
+
+    def sha256_noted(path):
+        hashed.append(path.name)
+        return sha256_file(path)
+
+    monkeypatch.setattr(folder, "sha256_file", sha256_noted)
+
+    train(job, fit=RecordingFit())
+
+    [event] = read_events(job.checkpoint_dir)
+    assert event.message.count(f"passed over {newest.name}: the file was changed") == 1
+    assert "passed over" not in capsys.readouterr().err + caplog.text
+    assert hashed.count(newest.name) == 1
 
 
 def test_deleted_final_checkpoint_is_trained_again_from_the_one_before(job):
@@ -112,15 +127,57 @@ def test_interrupted_training_leaves_a_folder_that_goes_on(job):
     assert not train(job, fit=RecordingFit()).is_reused
 
 
-def test_folder_with_something_else_is_left_alone(job):
-    job.checkpoint_dir.mkdir()
-    letter = job.checkpoint_dir / "letter.txt"
-    letter.write_text("not yours")
+LEFT_ALONE = (
+    "Put its manifest.json back if it is yours, move the folder away, or set another output_dir; "
+    "--force leaves it alone too."
+)
 
-    with pytest.raises(FolderError, match="left alone"):
+
+@pytest.mark.parametrize("force", [False, True])
+def test_folder_without_a_manifest_is_left_alone_and_its_files_are_named(job, force):
+    job.checkpoint_dir.mkdir()
+    for name in ("step_3_loss_1.0000.pt", "history.jsonl", "letter.txt", "events.jsonl"):
+        (job.checkpoint_dir / name).write_text("not yours")
+
+    with pytest.raises(FolderError) as caught:
+        train(job, fit=RecordingFit(), force=force)
+
+    assert str(caught.value) == (
+        f"{job.checkpoint_dir}: the folder has no manifest.json, but holds events.jsonl, "
+        f"history.jsonl, letter.txt and 1 more. {LEFT_ALONE}"
+    )
+    assert (job.checkpoint_dir / "letter.txt").read_text() == "not yours"
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"{", "what the folder holds cannot be told: not JSON: Expecting"),
+        (b"\xff\xfe", "what the folder holds cannot be told: not JSON: 'utf-8' codec"),
+        (b"[]", "what the folder holds cannot be told: the manifest is not a JSON object"),
+        (b"{}", "the manifest is not that of a training: it lacks shards_fingerprint"),
+    ],
+)
+def test_folder_whose_manifest_cannot_be_used_is_left_alone_with_the_remedy(job, content, problem):
+    job.checkpoint_dir.mkdir()
+    manifest = job.checkpoint_dir / "manifest.json"
+    manifest.write_bytes(content)
+
+    with pytest.raises(FolderError) as caught:
         train(job, fit=RecordingFit(), force=True)
 
-    assert letter.read_text() == "not yours"
+    assert str(caught.value).startswith(f"{manifest}: {problem}")
+    assert str(caught.value).endswith(LEFT_ALONE)
+    assert manifest.read_bytes() == content
+
+
+def test_file_in_the_place_of_the_folder_is_left_alone(job):
+    job.checkpoint_dir.write_text("not yours")
+
+    with pytest.raises(FolderError, match=r"checkpoint: the output is a file, not a folder\. Move"):
+        train(job, fit=RecordingFit(), force=True)
+
+    assert job.checkpoint_dir.read_text() == "not yours"
 
 
 def test_shards_of_another_task_are_refused(job):

@@ -1,14 +1,20 @@
 import multiprocessing
 import random
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 
 import numpy as np
 import pytest
 import torch
+from train_fakes import build_thread_groups
 from train_runs import run_together, run_until, timeless, without_dropout
 from train_samples import build_job, prepare_run, run_alone
 
 from pipeline.config import Task
+from pipeline.contract.errors import ConfigError, TrainingError, WeightsError
 from pipeline.contract.folder import read_manifest
+from pipeline.model.weights import build_new_model
+from pipeline.train import loop
 from pipeline.train.checkpoint import find_latest_checkpoint, load_checkpoint
 from pipeline.train.history import HISTORY_NAME, read_history
 
@@ -130,3 +136,27 @@ def test_kind_of_checkpoint_follows_from_the_step(tmp_path):
 
     due = {step: kind for step, kind in kinds.items() if kind}
     assert due == {3: "rolling", 4: "rolling", 6: "permanent", 9: "rolling", 10: "final"}
+
+
+@pytest.mark.parametrize("kind", [ConfigError, WeightsError, TrainingError])
+def test_model_that_one_rank_cannot_build_stops_all_of_them_with_its_error(
+    tmp_path, monkeypatch, kind
+):
+    run, num_built = without_dropout(prepare_run(build_job(tmp_path))), count()
+
+    def build_once(architecture, **how):
+        if next(num_built):
+            raise kind("not on this node", place="model.factory", remedy="Copy it there.")
+        return build_new_model(architecture, **how)
+
+    monkeypatch.setattr(loop, "build_new_model", build_once)
+
+    def train(group):
+        with pytest.raises(kind) as caught:
+            loop.run_training(run, group=group, device=torch.device("cpu"), num_threads=1)
+        return str(caught.value)
+
+    with ThreadPoolExecutor(2) as pool:
+        told = list(pool.map(train, build_thread_groups(2)))
+
+    assert told == ["model.factory: not on this node. Copy it there."] * 2
