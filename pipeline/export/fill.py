@@ -96,22 +96,16 @@ def fill_models(folder: Path, inputs: ExportInputs) -> Filled:
     models = {name: open_model(folder / name, device=job.export.target) for name in built.names}
     say(inputs.console, "measuring speed, batch shift and accuracy")
     settings = inputs.score_settings
-    latency_ms = measure_latencies(
-        models,
-        latency_shapes(trained.text_settings.max_seq_len),
-        vocab_size=trained.architecture.vocab_size,
-    )
+    figures = _measure(folder, models, inputs)
     batch_shift = measure_shifts(models, rows, settings, seq_lens=inputs.seq_lens)
     gate = judge_int8(models, inputs.shards.split(GATE_SPLIT), settings, job.export)
     gate = replace(gate, acceptance=inputs.acceptance) if gate else None
     _announce(gate, inputs)
     quality = {
-        **_score_test(models, inputs),
+        **figures,
         "gate": {**gate.as_figures(), "sentence": describe_gate(gate)} if gate else None,
         "size_bytes": file_sizes(folder, built.names),
-        "latency_ms": latency_ms,
         "parity": built.parity,
-        "reference": _describe_on_grid(folder, models, settings),
         "fusion": built.fusion,
         "int8": built.int8,
         "notes": list(built.notes),
@@ -120,27 +114,30 @@ def fill_models(folder: Path, inputs: ExportInputs) -> Filled:
     return Filled(quality=quality, batch_shift=batch_shift, default_model=default_model)
 
 
-def _score_test(models: Mapping[str, LogitsFunction], inputs: ExportInputs) -> dict[str, Any]:
+def _measure(
+    folder: Path, models: Mapping[str, LogitsFunction], inputs: ExportInputs
+) -> dict[str, Any]:
+    trained, settings = inputs.trained, inputs.score_settings
     test = inputs.shards.split(SCORE_SPLIT)
     return {
         "split": SCORE_SPLIT,
         "rows": len(test),
-        "batch_rows": inputs.job.evaluate.batch_rows,
+        "batch_rows": settings.batch_rows,
+        # Before all others: the threads of a session that has just run spin on for a moment.
+        "latency_ms": measure_latencies(
+            models,
+            latency_shapes(trained.text_settings.max_seq_len),
+            vocab_size=trained.architecture.vocab_size,
+        ),
         # Not torch once more: parity has just shown that FP32 gives its logits.
-        **score_models(models, test, inputs.score_settings),
+        **score_models(models, test, settings),
+        "reference": describe_models(
+            models,
+            read_reference(folder),
+            pad_token_id=settings.pad_token_id,
+            is_multi_label=settings.task is Task.MULTI_LABEL,
+        ),
     }
-
-
-def _describe_on_grid(
-    folder: Path, models: Mapping[str, LogitsFunction], settings: ScoreSettings
-) -> dict[str, Any]:
-    # As it was read back: a grid that was too large was trimmed when it was written.
-    return describe_models(
-        models,
-        read_reference(folder),
-        pad_token_id=settings.pad_token_id,
-        is_multi_label=settings.task is Task.MULTI_LABEL,
-    )
 
 
 def _sentences(built: BuiltModels) -> Sequence[str]:

@@ -23,19 +23,19 @@ def _verdict(gate: GateDecision) -> str:
     else:
         verdict = "FP32 stays the default"
     return (
-        f"{verdict}: on {gate.changes.decisions:,} {gate.split} {gate.counted} INT8 loses "
-        f"{accuracy.drop:.4f} {gate.measure} ({accuracy.first:.4f} → {accuracy.second:.4f}), "
-        f"at most {gate.upper:.4f} with 95 % confidence; {gate.max_accuracy_drop:g} allowed "
+        f"{verdict}: on {gate.changes.decisions:,} {gate.split} {gate.counted} INT8 "
+        f"{_lost(accuracy.drop)} {gate.measure} ({accuracy.first:.4f} → {accuracy.second:.4f}), "
+        f"with 95 % confidence no loss over {gate.upper:.4f}; {gate.max_accuracy_drop:g} allowed "
         "(export.max_accuracy_drop)."
     )
 
 
 def _changes(gate: GateDecision) -> str:
     changes, macro_f1 = gate.changes, gate.drops.macro_f1
-    text = f"Macro F1 loses {macro_f1.drop:.4f}"
+    text = f"Macro F1: {_lost(macro_f1.drop)}"
     if gate.max_macro_f1_drop is not None:
         text += (
-            f", at most {macro_f1.upper:.4f} with 95 % confidence; {gate.max_macro_f1_drop:g} "
+            f", with 95 % confidence no loss over {macro_f1.upper:.4f}; {gate.max_macro_f1_drop:g} "
             "allowed (export.max_macro_f1_drop)"
         )
     text += (
@@ -43,14 +43,18 @@ def _changes(gate: GateDecision) -> str:
         f"wrong, {changes.gains:,} now right."
     )
     if (part := gate.worst_class) is not None:
-        text += f" Worst class {_shown(part.name)}: {_lost(part, 'F1', gate.counted)}."
+        text += f" Worst class {_shown(part.name)}: {_described(part, 'F1', gate.counted)}."
     if (part := gate.worst_bucket) is not None:
-        text += f" Worst length {part.name} tokens: {_lost(part, gate.measure, gate.counted)}."
+        text += f" Worst length {part.name} tokens: {_described(part, gate.measure, gate.counted)}."
     return text
 
 
-def _lost(part: PartDrop, measure: str, counted: str) -> str:
-    return f"loses {part.drop:.4f} {measure}, {part.flips:,} flips, {part.rows:,} {counted}"
+def _described(part: PartDrop, measure: str, counted: str) -> str:
+    return f"{_lost(part.drop)} {measure} (flips: {part.flips:,}, {counted}: {part.rows:,})"
+
+
+def _lost(drop: float) -> str:
+    return f"gains {-drop:.4f}" if drop < 0 else f"loses {drop:.4f}"
 
 
 def _shown(name: str) -> str:

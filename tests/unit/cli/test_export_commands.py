@@ -118,7 +118,7 @@ def test_verify_hands_the_folders_on_and_prints_what_was_checked(
 ):
     calls = []
 
-    def verify(bundle_dir, shards_dir=None):
+    def verify(bundle_dir, *, shards_dir=None):
         calls.append((bundle_dir, shards_dir))
         return ["3 files", "the tokenizer"]
 

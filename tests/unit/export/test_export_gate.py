@@ -138,12 +138,21 @@ def test_a_pass_is_told_in_two_lines_with_the_worst_parts():
 
     assert lines == [
         "INT8 is the default: on 1,000 validation rows INT8 loses 0.0020 accuracy "
-        "(0.9000 → 0.8980), at most 0.0060 with 95 % confidence; 0.01 allowed "
+        "(0.9000 → 0.8980), with 95 % confidence no loss over 0.0060; 0.01 allowed "
         "(export.max_accuracy_drop).",
-        "Macro F1 loses 0.0020. Of the rows 12 got another answer: 7 now wrong, 4 now right. "
-        "Worst class good: loses 0.0040 F1, 12 flips, 400 rows. "
-        "Worst length 17-32 tokens: loses 0.0100 accuracy, 9 flips, 300 rows.",
+        "Macro F1: loses 0.0020. Of the rows 12 got another answer: 7 now wrong, 4 now right. "
+        "Worst class good: loses 0.0040 F1 (flips: 12, rows: 400). "
+        "Worst length 17-32 tokens: loses 0.0100 accuracy (flips: 9, rows: 300).",
     ]
+
+
+def test_what_int8_does_better_is_called_a_gain():
+    text = describe_gate(_decide(0.9, 0.91, upper=-0.002))
+
+    assert (
+        "INT8 gains 0.0100 accuracy (0.9000 → 0.9100), with 95 % confidence no loss over -0.0020"
+        in text
+    )
 
 
 @pytest.mark.parametrize(
@@ -168,7 +177,9 @@ def test_the_limit_of_macro_f1_and_a_hostile_label_are_told():
 
     text = describe_gate(_decide(macro_upper=0.004, max_macro_f1_drop=0.01, changes=changes))
 
-    assert "at most 0.0040 with 95 % confidence; 0.01 allowed (export.max_macro_f1_drop)" in text
+    assert (
+        "with 95 % confidence no loss over 0.0040; 0.01 allowed (export.max_macro_f1_drop)" in text
+    )
     assert r"Worst class '\x1b[2J': loses" in text
     assert "\x1b" not in text
 

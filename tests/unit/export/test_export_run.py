@@ -10,6 +10,7 @@ from pipeline.config import JobConfig, Task
 from pipeline.contract.bundle import load_bundle, seal_manifest
 from pipeline.contract.errors import AlteredFileError, ExportError, FolderError, MissingFileError
 from pipeline.contract.folder import hash_files, read_manifest, write_manifest
+from pipeline.contract.shards import load_shards
 from pipeline.export.run import export
 from pipeline.export.verify import verify
 
@@ -40,21 +41,49 @@ def test_the_bundle_holds_models_tokenizer_and_figures(job: JobConfig) -> None:
     manifest = load_bundle(job.bundle_dir).manifest
 
     models = {"model.onnx", "model_int8.onnx"}
-    others = {name for name in manifest.files if not name.startswith("reference/")}
-    assert others == models | {"tokenizer.json"}
-    assert len(manifest.files) > len(others)
+    top = {name for name in manifest.files if not name.startswith("reference/")}
+    assert top == models | {"tokenizer.json"}
+    assert "reference/test_data_set_0/output_0.pb" in manifest.files
     assert manifest.labels == LABELS
     assert manifest.limits.max_seq_len == MAX_SEQ_LEN
     quality = manifest.quality
     assert (quality["split"], quality["rows"]) == ("test", 20)
     assert set(quality["accuracy"]) == models
-    assert quality["gate"]["rows"] == 40
     assert quality["fusion"]["counts"] == FUSED
     assert quality["parity"]["max_abs_difference"] < quality["parity"]["atol"]
-    assert manifest.batch_shift["model.onnx"].logit < 1e-5
-    assert set(quality["size_bytes"]) == set(quality["latency_ms"]) == models
+    assert quality["int8"]["sentence"]
+    assert set(quality["size_bytes"]) == set(quality["reference"]) == models
+    assert {tuple(times) for times in quality["latency_ms"].values()} == {
+        ("1x16", "1x24", "32x16", "32x24")
+    }
+    assert set(quality["latency_ms"]) == models
     assert manifest.provenance["data_hash"] == "shards-1"
     assert manifest.provenance["checkpoint"]["file"] == "step_10_loss_0.5000.pt"
+
+
+def test_the_manifest_says_what_serving_and_tuning_need(job: JobConfig) -> None:
+    manifest = load_bundle(job.bundle_dir).manifest
+
+    assert manifest.target == "cpu"
+    assert set(manifest.batch_shift) == {"model.onnx", "model_int8.onnx"}
+    assert manifest.batch_shift["model.onnx"].logit < 1e-5
+    lengths = load_shards(job.shards_dir).split("train").lengths
+    percentiles = manifest.seq_len_percentiles
+    assert (percentiles[0], percentiles[100]) == (lengths.min(), lengths.max())
+    assert list(percentiles) == sorted(percentiles)
+    assert set(percentiles) <= set(lengths.tolist())
+
+
+def test_the_gate_tells_rows_flips_classes_and_buckets(job: JobConfig) -> None:
+    gate = load_bundle(job.bundle_dir).manifest.quality["gate"]
+
+    assert (gate["rows"], gate["texts"], gate["counted"]) == (40, 40, "rows")
+    assert gate["outcome"] == "too few rows to tell"
+    assert gate["accepted"] is None
+    assert set(gate["by_bucket"]) == {"1-8", "9-24"}
+    assert sum(part["rows"] for part in gate["by_bucket"].values()) == 40
+    assert set(gate["by_class"]) <= set(LABELS)
+    assert gate["sentence"].startswith("FP32 stays the default, too few rows to tell: on 40")
 
 
 def test_the_default_model_follows_the_gate(job: JobConfig) -> None:
@@ -96,11 +125,7 @@ def test_every_task_is_exported_fused_and_verified(tmp_path: Path, task: Task) -
     assert any("model_int8.onnx: finite logits" in line for line in verify(job.bundle_dir))
     manifest = load_bundle(job.bundle_dir).manifest
     assert (manifest.task, manifest.takes_pairs) == (task.value, False)
-    assert manifest.quality["fusion"]["counts"] == {
-        "Attention": 2,
-        "Gelu": 2,
-        "SkipLayerNormalization": 4,
-    }
+    assert manifest.quality["fusion"]["counts"] == FUSED
 
 
 def test_multi_label_models_are_judged_by_exact_match(tmp_path: Path) -> None:
@@ -110,6 +135,7 @@ def test_multi_label_models_are_judged_by_exact_match(tmp_path: Path) -> None:
 
     quality = load_bundle(job.bundle_dir).manifest.quality
     assert quality["gate"]["measure"] == "exact match"
+    assert set(quality["gate"]["by_class"]) <= set(LABELS)
     assert "exact match" in result.summary
     assert set(quality["micro_f1"]) == set(quality["accuracy"]) == set(quality["macro_f1"])
 
@@ -122,11 +148,7 @@ def test_a_model_of_pairs_is_fused_whole_and_says_what_it_takes(tmp_path: Path) 
     assert any("model_int8.onnx: finite logits" in line for line in verify(job.bundle_dir))
     manifest = load_bundle(job.bundle_dir).manifest
     assert manifest.takes_pairs
-    assert manifest.quality["fusion"]["counts"] == {
-        "Attention": 2,
-        "Gelu": 2,
-        "SkipLayerNormalization": 4,
-    }
+    assert manifest.quality["fusion"]["counts"] == FUSED
     assert manifest.batch_shift["model.onnx"].logit < 1e-5
 
 
@@ -165,8 +187,7 @@ def test_a_failed_check_leaves_the_old_bundle(job: JobConfig, tmp_path: Path) ->
 def test_verify_says_what_it_checked(job: JobConfig) -> None:
     lines = verify(job.bundle_dir)
 
-    num_files = len(load_bundle(job.bundle_dir).manifest.files)
-    assert f"{num_files} files have the sha256 of the manifest" in lines[0]
+    assert "files have the sha256 of the manifest" in lines[0]
     assert "model.onnx: opset 14, dynamic axes batch and seq" in lines
     assert any("model_int8.onnx: finite logits" in line for line in lines)
 
