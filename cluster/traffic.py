@@ -12,7 +12,7 @@ import numpy as np
 from pipeline.contract.errors import CommandError
 
 _PREDICT = "/v1/predict"
-_HEALTH = "/healthz"
+_READY = "/readyz"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class TrafficFigures:
 def wait_until_healthy(
     base_url: str, *, is_alive: Callable[[], bool], log: Path, timeout_s: float = 120.0
 ) -> None:
-    """Return when ``/healthz`` answers 200; ``log`` is where the server's own words are.
+    """Return when ``/readyz`` answers 200; ``log`` is where the server's own words are.
 
     Raises:
         CommandError: the server ended, or did not answer in time.
@@ -40,7 +40,7 @@ def wait_until_healthy(
     while time.monotonic() < deadline:
         try:
             if (
-                httpx.get(f"{base_url}{_HEALTH}", timeout=5.0, trust_env=False).status_code
+                httpx.get(f"{base_url}{_READY}", timeout=5.0, trust_env=False).status_code
                 == httpx.codes.OK
             ):
                 return

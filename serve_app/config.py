@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, SecretStr, model_validator
 
 from pipeline.contract.bundle import ModelName
 from pipeline.contract.errors import ConfigError
@@ -21,6 +21,8 @@ _JOB_KEYS = {"data", "output_dir", "task", "train"}
 """Settings that stand in files of jobs and in no file of serving."""
 
 Count = Annotated[int, Field(ge=1)]
+ApiKey = Annotated[SecretStr, Field(min_length=8)]
+"""Printed as asterisks wherever settings are shown."""
 PositiveFloat = Annotated[float, Field(gt=0.0, strict=False)]
 
 
@@ -52,7 +54,7 @@ class ServeSettings(Settings):
     batch_wait_timeout_ms: Annotated[float, Field(ge=0.0, strict=False)] = 10.0
     """Milliseconds that a lane waits for more texts; raising it adds latency at low load."""
     max_queued_requests: Count = 512
-    """Texts that one ingress replica has in hand; more are refused with 503."""
+    """Texts that one ingress replica has in hand; more are refused with 429."""
     request_timeout_s: PositiveFloat = 30.0
     """Seconds from request to answer; later ones are given up with 504."""
     max_text_chars: Count | None = None
@@ -61,6 +63,13 @@ class ServeSettings(Settings):
     """Texts in one request."""
     max_body_bytes: Count = 4 * 1024 * 1024
     """Bytes of one request's body."""
+    on_too_long: Literal["truncate", "reject"] = "truncate"
+    """A text of over max_seq_len tokens: cut off its end and say so, or refuse it with 422."""
+    api_keys: Annotated[list[ApiKey], Field(min_length=1)] | None = None
+    """Who sends none of these keys gets 401 from ``/v1/…``; null asks for none. Set it from the
+    environment (``TEXTLANE_SERVE__API_KEYS='[…]'``) rather than in a file that others read."""
+    log_texts: bool = False
+    """Put the texts into the log line of their request; off, because texts are private."""
     ingress_replicas: Count = 1
     """Processes that speak HTTP and tokenise."""
     short_replicas: Count = 1

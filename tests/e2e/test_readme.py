@@ -154,7 +154,7 @@ def test_serve_run_answers_the_readme_request(demo, checkout, scratch):
     url = next(word for word in request if word.startswith("http"))
     body = request[request.index("-d") + 1]
 
-    with running(command_like("serve run"), checkout, scratch, "http://127.0.0.1:8000/healthz"):
+    with running(command_like("serve run"), checkout, scratch, "http://127.0.0.1:8000/readyz"):
         if shutil.which("curl"):
             answer = json.loads(subprocess.run(request, capture_output=True, check=True).stdout)
         else:
