@@ -54,18 +54,11 @@ REQUESTS = MetricSpec(
     description="Requests by HTTP status and outcome: ok or the code of the error.",
     tag_keys=("path", "status", "outcome", "lane", "version"),
 )
-TEXTS = MetricSpec(
-    name="textlane_texts",
-    kind="counter",
-    unit="texts",
-    description="Texts that were tokenised, or refused in a list that was answered.",
-    tag_keys=("lane", "version"),
-)
 TRUNCATED_TEXTS = MetricSpec(
     name="textlane_truncated_texts",
     kind="counter",
     unit="texts",
-    description="Texts whose end was cut off at max_seq_len.",
+    description="Texts whose end was cut off at max_seq_len; compare with textlane_rows.",
     tag_keys=("lane", "version"),
 )
 BATCH_ROWS = MetricSpec(
@@ -97,7 +90,7 @@ PADDED_TOKENS = MetricSpec(
     description="Tokens that the model ran, padding included; compare with real tokens.",
     tag_keys=("lane",),
 )
-INGRESS_METRICS = (REQUEST_LATENCY, STAGE_LATENCY, REQUESTS, TEXTS, TRUNCATED_TEXTS)
+INGRESS_METRICS = (REQUEST_LATENCY, STAGE_LATENCY, REQUESTS, TRUNCATED_TEXTS)
 ALL_METRICS = (*INGRESS_METRICS, BATCH_ROWS, ROWS, REAL_TOKENS, PADDED_TOKENS)
 
 
@@ -109,7 +102,6 @@ class IngressMetrics:
         self._latency = _build_histogram(REQUEST_LATENCY)
         self._stage = _build_histogram(STAGE_LATENCY)
         self._requests = _build_counter(REQUESTS)
-        self._texts = _build_counter(TEXTS)
         self._truncated = _build_counter(TRUNCATED_TEXTS)
 
     def observe_request(self, record: RequestRecord) -> None:
@@ -132,8 +124,6 @@ class IngressMetrics:
         for stage, time_ms in stages:
             if time_ms is not None:
                 self._stage.observe(time_ms / 1000.0, tags={"stage": stage, **origin})
-        if record.tokenise_ms is not None:
-            self._texts.inc(float(record.num_texts), tags=origin)
         if record.num_truncated:
             self._truncated.inc(float(record.num_truncated), tags=origin)
 
