@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
 from pipeline.contract.bundle import ModelName
 from pipeline.contract.errors import ConfigError
@@ -21,9 +21,22 @@ _JOB_KEYS = {"data", "output_dir", "task", "train"}
 """Settings that stand in files of jobs and in no file of serving."""
 
 Count = Annotated[int, Field(ge=1)]
-ApiKey = Annotated[SecretStr, Field(min_length=8)]
-"""Printed as asterisks wherever settings are shown."""
+_MIN_KEY_CHARS = 8
 PositiveFloat = Annotated[float, Field(gt=0.0, strict=False)]
+
+
+def _check_keys(keys: object) -> object:
+    # Pydantic's own complaints quote the value, which is a secret here.
+    if keys is not None and (not isinstance(keys, list) or not keys):
+        raise ValueError('must be a list of keys, such as ["a-long-random-key"], or null')
+    for key in keys or ():
+        if not isinstance(key, str | SecretStr) or len(key) < _MIN_KEY_CHARS:
+            raise ValueError(f"each key must be a string of {_MIN_KEY_CHARS} or more characters")
+    return keys
+
+
+ApiKeys = Annotated[list[SecretStr] | None, BeforeValidator(_check_keys)]
+"""Printed as asterisks wherever settings are shown."""
 
 
 class ServeSettings(Settings):
@@ -65,7 +78,7 @@ class ServeSettings(Settings):
     """Bytes of one request's body."""
     on_too_long: Literal["truncate", "reject"] = "truncate"
     """A text of over max_seq_len tokens: cut off its end and say so, or refuse it with 422."""
-    api_keys: Annotated[list[ApiKey], Field(min_length=1)] | None = None
+    api_keys: ApiKeys = None
     """Who sends none of these keys gets 401 from ``/v1/…``; null asks for none. Set it from the
     environment (``TEXTLANE_SERVE__API_KEYS='[…]'``) rather than in a file that others read."""
     log_texts: bool = False

@@ -5,6 +5,7 @@ import difflib
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+import orjson
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive, Scope, Send
@@ -18,6 +19,7 @@ from serve_app.service import Outcome, PredictService
 
 _EXAMPLE = 'Send {"text": "..."} or {"texts": ["...", "..."]}; /docs has the schema.'
 _METHOD = "POST"
+_MAX_SHOWN_CHARS = 50
 _AnswerT = TypeVar("_AnswerT")
 
 
@@ -86,27 +88,40 @@ def _too_large(max_bytes: int) -> BodyTooLargeError:
 def parse_request(body: bytes) -> PredictRequest:
     """Return the request in a JSON body.
 
+    A body of millions of mistakes must not hold up the others: it is refused for its first.
+
     Raises:
         InvalidRequestError: not JSON, not Unicode, an unknown or missing field, a wrong type.
     """
     try:
-        return PredictRequest.model_validate_json(body)
+        fields = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise InvalidRequestError(f"invalid JSON: {error}", place="body", remedy=_EXAMPLE) from None
+    if not isinstance(fields, dict):
+        raise InvalidRequestError("must be a JSON object", place="body", remedy=_EXAMPLE)
+    for name in fields:
+        if name not in PredictRequest.model_fields:
+            raise _unknown_field(name)
+    try:
+        return PredictRequest.model_validate(fields)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        place = _name_field(first["loc"])
-        problem, remedy = first["msg"].removeprefix("Value error, "), _EXAMPLE
-        if first["type"] == "extra_forbidden":
-            problem = "unknown field"
-            names = difflib.get_close_matches(str(first["loc"][-1]), PredictRequest.model_fields, 1)
-            remedy = "".join(f"Did you mean {name}? " for name in names) + _EXAMPLE
+        problem = first["msg"].removeprefix("Value error, ")
         raise InvalidRequestError(
-            problem[0].lower() + problem[1:], place=place, remedy=remedy
+            problem[0].lower() + problem[1:], place=_name_field(first["loc"]), remedy=_EXAMPLE
         ) from None
+
+
+def _unknown_field(name: str) -> InvalidRequestError:
+    shown = name[:_MAX_SHOWN_CHARS]
+    near = difflib.get_close_matches(shown, PredictRequest.model_fields, 1)
+    remedy = "".join(f"Did you mean {known}? " for known in near) + _EXAMPLE
+    return InvalidRequestError("unknown field", place=shown, remedy=remedy)
 
 
 def _name_field(path: tuple[int | str, ...]) -> str:
     """Return ``texts[1]`` for ``("texts", 1)``, ``body`` for the whole."""
-    name = str(path[0])[:100] if path else "body"
+    name = str(path[0]) if path else "body"
     return name + "".join(f"[{part!r}]" for part in path[1:])
 
 

@@ -66,4 +66,4 @@ def log_fields(record: RequestRecord) -> dict[str, Any]:
     for name in _TIMES:
         value = getattr(record, name)
         fields[name] = None if value is None else round(value, 3)
-    return {name: value for name, value in fields.items() if value is not None}
+    return {name: value for name, value in fields.items() if value not in (None, "")}

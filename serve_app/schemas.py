@@ -31,7 +31,7 @@ class PredictRequest(_Body):
         default=None, min_length=1
     )
     """Several texts, answered in the same order; each is answered or fails alone."""
-    words: list[str] | None = Field(default=None, min_length=1)
+    words: Annotated[list[str], Field(fail_fast=True)] | None = Field(default=None, min_length=1)
     """One text that is already split into words (token classification only)."""
     scores: bool = False
     """Also return the score of every label (not for token classification)."""
