@@ -174,6 +174,24 @@ def test_the_token_job_runs_from_its_own_file(checkout, scratch):
     assert metrics["task"] == "token_classification"
 
 
+def test_export_ranks_the_layers_by_what_int8_costs_them(checkout, scratch):
+    shown = run(command_like("textlane export"), checkout, scratch)
+
+    assert "all together" in shown
+    assert len(re.findall(r"^encoder\.layer\.\d", shown, flags=re.M)) == 12
+
+
+def test_verify_repeats_the_checks_and_tune_writes_what_serving_reads(demo, checkout, scratch):
+    checks = run(command_like("textlane verify"), checkout, scratch)
+    run(command_like("textlane tune"), checkout, scratch)
+    answers = run(command_like("textlane predict"), checkout, scratch)
+
+    tuning = json.loads((checkout / "outputs/demo_cpu/bundle.tuning.json").read_text())
+    assert "batch shift" in checks
+    assert tuning["choice"]["threads_per_replica"] in {1, 2}
+    assert len(re.findall(r"negative|positive", answers)) >= 2
+
+
 def test_settings_show_their_origin(checkout, scratch):
     lines = run(command_like("TEXTLANE_TRAIN__BASE_LR"), checkout, scratch).splitlines()
 
@@ -213,6 +231,9 @@ def test_every_readme_command_is_run_by_a_test_here():
         "serve run",
         "curl",
         "textlane run",
+        "textlane export",
+        "textlane verify",
+        "textlane tune",
         "TEXTLANE_TRAIN__BASE_LR",
         "ray get-auth-token",
         "RAY_AUTH_MODE=token ray start",
