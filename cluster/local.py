@@ -10,7 +10,7 @@ import shutil
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,12 +61,9 @@ def _serve(folder: Path, *, dashboard_port: int) -> None:
     write_state(folder, ServingState(stage="checking bundle and settings"))
     _build_once(application)
     write_state(folder, ServingState(stage="starting Ray"))
-    import ray
-    from ray import serve
-
     try:
         _start_ray(folder, dashboard_port=dashboard_port)
-        metrics_port = int(ray.nodes()[0]["MetricsExportPort"])
+        metrics_port = _metrics_port()
         write_state(folder, ServingState(stage="starting Ray Serve"))
         _deploy(path)
         name = str(application.get("name", "default"))
@@ -75,9 +72,7 @@ def _serve(folder: Path, *, dashboard_port: int) -> None:
         while True:
             time.sleep(3600.0)  # Until a signal; the loss of Ray's processes ends this one too.
     finally:
-        if ray.is_initialized():
-            serve.shutdown()
-            ray.shutdown()
+        _stop()
 
 
 def _build_once(application: dict[str, Any]) -> None:
@@ -106,6 +101,23 @@ def _start_ray(folder: Path, *, dashboard_port: int) -> None:
     heed_stop_signals()  # Ray puts its own handler of SIGTERM in the place of ours.
 
 
+def _metrics_port() -> int:
+    import ray
+
+    nodes: Callable[[], list[dict[str, Any]]] = ray.nodes  # Ray leaves it untyped.
+    return int(nodes()[0]["MetricsExportPort"])
+
+
+def _stop() -> None:
+    import ray
+    from ray import serve
+
+    shut_down_serve: Callable[[], None] = serve.shutdown  # Ray leaves it untyped.
+    if ray.is_initialized():
+        shut_down_serve()
+        ray.shutdown()
+
+
 def _deploy(path: Path) -> None:
     from ray.serve import scripts
 
@@ -124,13 +136,17 @@ def _report(folder: Path, *, name: str, metrics_port: int) -> bool:
     status = str(application.status.value) if application else "DEPLOYING"
     if application and status == "DEPLOY_FAILED":
         raise RuntimeError(application.message)
-    counts = [
-        f"{key} {deployment.replica_states.get('RUNNING', 0)}"
-        f" of {sum(deployment.replica_states.values())}"
-        for key, deployment in (application.deployments.items() if application else ())
-    ]
+    counts = []
+    for key, deployment in application.deployments.items() if application else ():
+        # Ray gives names where its types say an enum.
+        states = {str(state): count for state, count in deployment.replica_states.items()}
+        counts.append(f"{key} {states.get('RUNNING', 0)} of {sum(states.values())}")
     stage = f"starting replicas: {', '.join(counts)}" if counts else "building the application"
     is_running = status == "RUNNING"
     state = ServingState(stage=stage, is_running=is_running, metrics_port=metrics_port)
     write_state(folder, state)
     return is_running
+
+
+if __name__ == "__main__":
+    sys.exit(main())

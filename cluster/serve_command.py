@@ -66,7 +66,7 @@ def _progress(console: Console) -> Iterator[Callable[[str], None]]:
 def describe_server(server: Server, manifest: BundleManifest) -> list[str]:
     """Return what a person is told when the server is ready, line by line."""
     plan = server.plan
-    lines = [
+    return [
         f"ready: {plan.base_url} serves {plan.bundle}",
         f"try:   {curl_line(plan, manifest)}",
         f"dashboard: http://127.0.0.1:{plan.dashboard_port}"
@@ -76,7 +76,6 @@ def describe_server(server: Server, manifest: BundleManifest) -> list[str]:
         *describe_ports(server.listening(), _known_ports(server)),
         "Ctrl-C stops it.",
     ]
-    return lines
 
 
 def curl_line(plan: ServingPlan, manifest: BundleManifest) -> str:

@@ -68,16 +68,16 @@ def serving(
         CommandError: it did not start; says why and where the logs are.
     """
     folder = _make_folder()
+    output = log or folder / "serve.log"
     try:
         place = ServingPlace(folder=folder, with_haproxy=plan.with_haproxy, host=plan.host)
         inner = {**serving_environ(environ, place), **plan.settings}
         (folder / "serve.yaml").write_text(yaml.safe_dump(plan.config, sort_keys=False))
         command = [sys.executable, "-m", "cluster.local", "--folder", str(folder)]
         command += ["--dashboard-port", str(plan.dashboard_port)]
-        log = log or folder / "serve.log"
         with (
             _orphans_are_ended(),
-            owned_process(command, environ=inner, log=log, grace_s=_STOP_GRACE_S) as process,
+            owned_process(command, environ=inner, log=output, grace_s=_STOP_GRACE_S) as process,
         ):
             _wait_until_ready(plan, process, folder, on_stage)
             yield Server(
@@ -92,7 +92,7 @@ def serving(
     except _Unexpected as error:
         raise CommandError(
             in_words_of_the_command(str(error), plan.settings),
-            remedy=f"See the logs in {_keep_logs(folder, log)}.",
+            remedy=f"See the logs in {_keep_logs(folder, output)}.",
         ) from None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
