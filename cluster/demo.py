@@ -85,13 +85,13 @@ def _job_output(options: DemoOptions, environ: dict[str, str]) -> Path:
 
 
 def _serve_and_ask(options: DemoOptions, output_dir: Path) -> TrafficFigures:
-    plan = _plan(options.serve_config, output_dir)
+    plan = plan_demo_serving(options.serve_config, output_dir)
     texts, labels = _pick_texts(load_shards(output_dir / "shards"), options.num_requests)
     with serving(plan, environ=os.environ, log=output_dir / "serve.log") as server:
         return send_texts(server.plan.base_url, texts, labels=labels)
 
 
-def _plan(serve_config: Path, output_dir: Path) -> ServingPlan:
+def plan_demo_serving(serve_config: Path, output_dir: Path) -> ServingPlan:
     """Return how to serve this job's bundle, on the file's port or a free one where it is taken.
 
     The configuration is left as ``serve.yaml`` beside the bundle.

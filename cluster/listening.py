@@ -141,5 +141,7 @@ def process_title(command_line: list[str]) -> str:
     for sign, title in _TITLES:
         if sign in joined:
             return title
-    first = command_line[0] if command_line else "?"
-    return first if first.startswith("ray") and "::" in first else Path(first.split()[0]).name
+    words = joined.split()
+    if not words:
+        return "?"  # It ended while we looked.
+    return words[0] if words[0].startswith("ray::") else Path(words[0]).name
