@@ -26,8 +26,8 @@ from pipeline.contract.errors import CommandError
 _START_TIMEOUT_S = 300.0
 _STOP_GRACE_S = 15.0
 _POLL_S = 0.2
-_LONGEST_FOLDER = 29
-"""HAProxy takes 97 bytes for its socket's path: ours, 56 of Ray's node id, 12 for the name."""
+_LONGEST_FOLDER = 33
+"""HAProxy takes 97 bytes for a socket's path: ours, 56 of Ray's node id, and 8 for its name."""
 _PR_SET_CHILD_SUBREAPER = 36
 
 

@@ -20,11 +20,12 @@ twice does no harm here. Of 8 requests in the hands of a killed ingress 2 to 4 w
 _CHECK_PERIOD_S = "1"
 """Seconds between Ray's checks of HAProxy; three must fail before it is replaced. Measured on
 2 cores, HAProxy killed under load: answers again after 6 s, with Ray's 10 after 24 s."""
+# Short names: see the longest folder in serving.py.
 _HAPROXY_FILES = {
     "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": "haproxy.cfg",
-    "RAY_SERVE_HAPROXY_SOCKET_PATH": "admin.sock",
+    "RAY_SERVE_HAPROXY_SOCKET_PATH": "a.sock",
     "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": "server-state",
-    "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": "metrics.sock",
+    "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": "m.sock",
 }
 INNER_PORTS = {
     "RAY_SERVE_HAPROXY_STATS_PORT": 8404,
@@ -108,8 +109,8 @@ def is_free(host: str, port: int) -> bool:
 
 
 def free_port(host: str, *, preferred: int) -> int:
-    """Return ``preferred`` or, where that is taken, a port that is free now."""
-    if is_free(host, preferred):
+    """Return ``preferred`` or, where that is 0 or taken, a port that is free now."""
+    if preferred != 0 and is_free(host, preferred):
         return preferred
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.bind((host, 0))

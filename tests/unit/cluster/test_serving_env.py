@@ -80,3 +80,7 @@ def test_a_port_is_free_until_somebody_listens_on_it():
         assert free_port("127.0.0.1", preferred=port) != port
 
     assert free_port("127.0.0.1", preferred=port) == port
+
+
+def test_port_0_asks_for_any_that_is_free():
+    assert free_port("127.0.0.1", preferred=0) > 0
