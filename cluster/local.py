@@ -7,6 +7,7 @@ import argparse
 import importlib
 import os
 import shutil
+import signal
 import sys
 import time
 import traceback
@@ -16,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from cluster.loopback import NODE_ADDRESS, WORKER_HOOK, keep_ray_on_loopback
+from cluster.loopback import NODE_ADDRESS, WORKER_HOOK
 from cluster.serving_state import ServingState, write_state
 from pipeline.contract.errors import TextlaneError
 from pipeline.contract.interrupts import heed_stop_signals
@@ -43,8 +44,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     finally:
         if os.getppid() != parent:
-            # Who started us was killed and cannot clean up.
+            # Who started us was killed and cannot clean up; our group is Ray and this process.
             shutil.rmtree(options.folder, ignore_errors=True)
+            os.killpg(0, signal.SIGKILL)
     return 0
 
 
@@ -87,7 +89,6 @@ def _build_once(application: dict[str, Any]) -> None:
 def _start_ray(folder: Path, *, dashboard_port: int) -> None:
     import ray
 
-    keep_ray_on_loopback()
     ray.init(
         address="local",
         namespace="serve",
@@ -95,7 +96,6 @@ def _start_ray(folder: Path, *, dashboard_port: int) -> None:
         dashboard_host=NODE_ADDRESS,
         dashboard_port=dashboard_port,
         runtime_env={"worker_process_setup_hook": WORKER_HOOK},
-        _node_ip_address=NODE_ADDRESS,
         _temp_dir=str(folder),
     )
     heed_stop_signals()  # Ray puts its own handler of SIGTERM in the place of ours.
@@ -135,7 +135,8 @@ def _report(folder: Path, *, name: str, metrics_port: int) -> bool:
     application = serve.status().applications.get(name)
     status = str(application.status.value) if application else "DEPLOYING"
     if application and status == "DEPLOY_FAILED":
-        raise RuntimeError(application.message)
+        causes = [deployment.message for deployment in application.deployments.values()]
+        raise RuntimeError("\n".join([application.message, *causes]))
     counts = []
     for key, deployment in application.deployments.items() if application else ():
         # Ray gives names where its types say an enum.

@@ -11,6 +11,9 @@ from cluster.haproxy import find_haproxy, write_haproxy_starter
 
 _LOOPBACK = "127.0.0.1"
 _TOKEN_NAME = "ray_token"
+_ONE_MACHINE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""With 0 Ray takes 127.0.0.1 as its node's address, whatever the system, and binds its processes
+to that alone; no other machine can join. Without it Ray replaces 127.0.0.1 by the machine's."""
 _DRAIN_S = "2"
 """Seconds that a stopping ingress replica still takes requests, while HAProxy learns of it;
 chosen: HAProxy reloads within a second. Ray's 30 would also be the time that Ctrl-C takes."""
@@ -61,6 +64,7 @@ def serving_environ(environ: Mapping[str, str], place: ServingPlace) -> dict[str
     result.update({name: str(place.folder / file) for name, file in _HAPROXY_FILES.items()})
     result["RAY_SERVE_HAPROXY_SERVER_STATE_BASE"] = folder
     result["RAY_SERVE_ENABLE_HA_PROXY"] = "1" if place.with_haproxy else "0"
+    result[_ONE_MACHINE] = "0"
     result.pop("RAY_ADDRESS", None)
     if place.with_haproxy:
         binary = find_haproxy(environ)
@@ -80,6 +84,8 @@ def _chosen(environ: Mapping[str, str], place: ServingPlace) -> dict[str, str]:
     """Return the variables for which the user's value, if there is one, is taken."""
     chosen = {
         "RAY_USAGE_STATS_ENABLED": "0",
+        # ONNX Runtime 1.32 has an address that it reports to, and keeps a file for that at home.
+        "ORT_DISABLE_TELEMETRY": "1",
         "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
         "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": _DRAIN_S,
         "RAY_SERVE_HAPROXY_RETRY_ON": _RETRY_ON,

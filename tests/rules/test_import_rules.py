@@ -10,7 +10,6 @@ import pytest
 ROOT = Path(__file__).parents[2]
 RAY_RIM = {
     "cluster/local.py",
-    "cluster/loopback.py",
     "pipeline/data/passes_ray.py",
     "pipeline/ray_session.py",
     "pipeline/train/ray_metrics.py",
