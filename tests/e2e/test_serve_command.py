@@ -235,7 +235,7 @@ def test_a_killed_front_process_is_replaced_and_no_client_gets_a_wrong_answer(se
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_stopped_server_answers_what_it_has_begun_and_leaves_nothing(bundle, number):
+def test_a_stopped_server_ends_within_seconds_and_leaves_nothing(bundle, number):
     with serving(bundle) as server:
         server.wait_for("Ctrl-C stops it.")
         ports = [int(port) for port in re.findall(r"127\.0\.0\.1:(\d+) ", server.said)]
