@@ -138,6 +138,12 @@ def test_predict_answers_each_text(demo, checkout, scratch):
     assert len(re.findall(r"negative|positive", answers)) >= 2
 
 
+def test_export_ranks_the_layers_by_what_int8_costs_them(demo, checkout, scratch):
+    shown = run(command_like("textlane export"), checkout, scratch)
+
+    assert "Each linear alone in INT8" in shown
+
+
 def test_inspect_shows_the_rows_and_the_padding(demo, checkout, scratch):
     shown = run(command_like("textlane inspect"), checkout, scratch)
 
@@ -214,6 +220,7 @@ def test_every_readme_command_is_run_by_a_test_here():
         "make demo",
         ACTIVATE,
         "textlane predict",
+        "textlane export",
         "textlane inspect",
         "textlane serve",
         SERVE_RUN,
