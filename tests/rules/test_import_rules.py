@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 RAY_RIM = {
+    "cluster/local.py",
     "pipeline/data/passes_ray.py",
     "pipeline/ray_session.py",
     "pipeline/train/ray_metrics.py",

@@ -1,0 +1,34 @@
+"""What goes from the ingress to a lane and back: token rows out, logits or errors in."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.contract.errors import TextlaneError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaneRow:
+    """One text on its way to a lane."""
+
+    input_ids: NDArray[np.int32]
+    """``int32 [seq]``."""
+    request_id: str
+    """The request that it belongs to; several rows may share one."""
+    deadline_s: float
+    """Seconds since the epoch after which nobody waits for it any more."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaneAnswer:
+    """What became of a row."""
+
+    outcome: NDArray[np.float32] | TextlaneError
+    """``float32 [num_labels]``, ``[seq, num_labels]`` for the token task, or why there is none."""
+    queue_ms: float
+    """Milliseconds from arrival on the replica to the start of the model run."""
+    session_ms: float
+    """Milliseconds of the model run that it was part of."""
+    batch_rows: int
+    """Rows of that run; 0 where there was none."""
