@@ -185,13 +185,6 @@ def test_the_token_job_runs_from_its_own_file(checkout, scratch):
     assert metrics["task"] == "token_classification"
 
 
-def test_export_ranks_the_layers_by_what_int8_costs_them(checkout, scratch):
-    shown = run(command_like("textlane export"), checkout, scratch)
-
-    assert "all together" in shown
-    assert len(re.findall(r"^encoder\.layer\.\d", shown, flags=re.M)) == 12
-
-
 def test_verify_repeats_the_checks_and_tune_writes_what_serving_reads(demo, checkout, scratch):
     checks = run(command_like("textlane verify"), checkout, scratch)
     run(command_like("textlane tune"), checkout, scratch)
@@ -238,7 +231,6 @@ def test_every_readme_command_is_run_by_a_test_here():
         "make demo",
         ACTIVATE,
         "textlane predict",
-        "textlane export",
         "textlane inspect",
         "textlane serve",
         SERVE_RUN,
