@@ -117,9 +117,7 @@ class Batcher:
     @property
     def batches_waiting(self) -> float:
         """Full runs' worth of work that waits."""
-        lengths = [
-            len(one.row.input_ids) for one in self._all_waiting() if not one.answer.done()
-        ]
+        lengths = [len(one.row.input_ids) for one in self._all_waiting() if not one.answer.done()]
         return self.limits.batches_of(num_rows=len(lengths), num_tokens=sum(lengths))
 
     @property

@@ -66,6 +66,13 @@ class ServeSettings(Settings):
     32, or what the bundle allows."""
     batch_wait_timeout_ms: Annotated[float, Field(ge=0.0, strict=False)] = 10.0
     """Milliseconds that a lane waits for more texts; raising it adds latency at low load."""
+    wait_when_idle: bool = False
+    """Wait that long for company also when nothing else waits; a lone request then pays it."""
+    window_batches: Annotated[int, Field(ge=1, le=64)] = 4
+    """Full batches' worth of waiting texts that a lane sorts together; more means less padding
+    under load, and more texts that may run before an older one."""
+    coalesce_ms: Annotated[float, Field(ge=0.0, le=100.0, strict=False)] = 2.0
+    """Milliseconds that an ingress collects texts for one call while another is under way."""
     max_queued_requests: Count = 512
     """Texts that one ingress replica has in hand; more are refused with 429."""
     request_timeout_s: PositiveFloat = 30.0

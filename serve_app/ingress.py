@@ -8,9 +8,9 @@ from ray.serve.handle import DeploymentHandle
 
 from serve_app.config import ServeSettings
 from serve_app.http_app import HttpApp
-from serve_app.lane import RemoteLane
 from serve_app.limits import LaneName
 from serve_app.metrics import IngressMetrics
+from serve_app.remote_lane import RemoteLane
 from serve_app.request_log import RequestLog
 from serve_app.served import open_served
 from serve_app.service import Lane, PredictService
@@ -36,9 +36,10 @@ class Ingress:
             FolderError: (or a subtype) the bundle is not the one or not usable.
         """
         served = open_served(settings, expected_version=version)
+        coalesce_s = settings.coalesce_ms / 1000.0
         lanes: Mapping[LaneName, Lane] = {
-            "short": RemoteLane(short),
-            "long": RemoteLane(long),
+            "short": RemoteLane(short, coalesce_s=coalesce_s),
+            "long": RemoteLane(long, coalesce_s=coalesce_s),
         }
         encoder = served.bundle.load_text_encoder()
         self._api_keys = [key.get_secret_value() for key in settings.api_keys or ()]

@@ -49,6 +49,7 @@ def serve_url(ray_cluster, bundle_dir):
         # Waits a second for a second text, gives up just after, and holds two texts at most.
         strict = {
             "batch_wait_timeout_ms": 1000,
+            "wait_when_idle": True,
             "request_timeout_s": 1.001,
             "max_batch_requests": 2,
             "max_texts_per_request": 2,

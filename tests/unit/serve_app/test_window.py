@@ -1,5 +1,7 @@
 """Laws of the window: which waiting texts run next, and in which groups."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,7 +62,7 @@ def test_groups_are_slices_of_the_sorted_window(lengths, limits):
         for group in groups
     )
 
-    assert all(left[1] <= right[0] for left, right in zip(spans, spans[1:], strict=False))
+    assert all(left[1] <= right[0] for left, right in itertools.pairwise(spans))
 
 
 def test_the_worked_example():
