@@ -4,6 +4,7 @@ import html
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from html.entities import html5
 
 from pipeline.contract.tokenization import HTML_TAG, TextSettings
 
@@ -69,15 +70,37 @@ def _html_pieces(text: str) -> Iterator[tuple[str, int, int]]:
 def _referenced_pieces(text: str, start: int, end: int) -> Iterator[tuple[str, int, int]]:
     for match in _REFERENCE.finditer(text, start, end):
         yield from _characters(text[start : match.start()], start)
-        for character in html.unescape(match[0]):
-            yield _as_piece(character), match.start(), match.end()
+        letters = html.unescape(match[0])
+        tail = _unreplaced(match[1], letters)
+        start = match.end() - tail
+        for character in letters[: len(letters) - tail]:
+            if not _is_surrogate(character):
+                yield _as_piece(character), match.start(), start
+        yield from _characters(text[start : match.end()], start)
         start = match.end()
     yield from _characters(text[start:end], start)
 
 
+def _unreplaced(name: str, letters: str) -> int:
+    """Return how many characters at the end of a reference stayed as they were.
+
+    Without a semicolon only the beginning of a name may be one: ``&eacutes`` is ``és``.
+    """
+    if name.startswith("#") or name in html5:
+        return 0
+    num = 0
+    while num < min(len(name), len(letters)) and name[-1 - num] == letters[-1 - num]:
+        num += 1
+    return num
+
+
+def _is_surrogate(character: str) -> bool:
+    return "\ud800" <= character <= "\udfff"
+
+
 def _characters(text: str, start: int) -> Iterator[tuple[str, int, int]]:
     for index, character in enumerate(text, start):
-        if not "\ud800" <= character <= "\udfff":
+        if not _is_surrogate(character):
             yield _as_piece(character), index, index + 1
 
 

@@ -98,3 +98,19 @@ def test_a_plain_word_is_what_stands_at_its_place():
 
     assert all(text[s.start : s.end] == s.word for s in find_words(text, PLAIN))
     assert find_words("Anna", PLAIN) == [WordSpan(word="Anna", start=0, end=4)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("&eacute\x00a", [("é", 0, 7), ("a", 8, 9)]),
+        ("&eacutes go", [("és", 0, 8), ("go", 9, 11)]),
+        ("&semi;", [(";", 0, 6)]),
+        ("&#59;", [(";", 0, 5)]),
+        ("&\ud800", [("&", 0, 1)]),
+    ],
+)
+def test_what_a_reference_leaves_as_it_was_keeps_its_own_place(text, expected):
+    spans = find_words(text, HTML)
+
+    assert [(span.word, span.start, span.end) for span in spans] == expected
