@@ -6,11 +6,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context
 from dataclasses import dataclass
 from typing import Protocol
 
 from pipeline.contract.errors import DeadlineError, InferenceError, TextlaneError
-from serve_app.lane_call import LaneAnswer, LaneRow
+from serve_app.lane_call import LaneAnswer, LaneRow, RowKey
 from serve_app.session import Logits, Row
 from serve_app.window import BatchLimits, form_window
 
@@ -90,18 +91,19 @@ class Batcher:
         waiting = [_Waiting(row=row, answer=loop.create_future(), arrived_s=now) for row in rows]
         self._queue.extend(waiting)
         if waiting and self._worker is None:
-            self._worker = loop.create_task(self._work())
+            # Not in the context of the request that happens to be first: others run in it too.
+            self._worker = loop.create_task(self._work(), context=Context())
         try:
             return [await one.answer for one in waiting]
         finally:
             for one in waiting:
                 one.answer.cancel()
 
-    def forget(self, request_ids: Sequence[str]) -> None:
-        """Drop the rows of requests that nobody waits for, as far as they have not run yet."""
-        gone = set(request_ids)
+    def forget(self, rows: Sequence[RowKey]) -> None:
+        """Drop rows that nobody waits for, as far as they have not run yet."""
+        gone = set(rows)
         for one in self._all_waiting():
-            if one.row.request_id in gone and not one.answer.done():
+            if one.row.key in gone and not one.answer.done():
                 one.answer.set_result(_no_run(DeadlineError("the client left"), one, self._clock()))
 
     @property

@@ -9,7 +9,7 @@ from ray import serve
 from pipeline.contract.errors import NotReadyError
 from serve_app.batcher import Batcher, GroupRun
 from serve_app.config import ServeSettings
-from serve_app.lane_call import LaneAnswer, LaneRow
+from serve_app.lane_call import LaneAnswer, LaneRow, RowKey
 from serve_app.limits import LaneName
 from serve_app.metrics import LaneMetrics
 from serve_app.served import open_served
@@ -74,9 +74,9 @@ class Lane:
         answers: list[LaneAnswer] = await self._collect(rows)
         return answers
 
-    async def forget(self, request_ids: list[str]) -> None:
+    async def forget(self, rows: list[RowKey]) -> None:
         """Drop the rows of requests that nobody waits for."""
-        self._batcher.forget(request_ids)
+        self._batcher.forget(rows)
 
     async def version(self) -> str:
         """Return the version that this replica serves."""

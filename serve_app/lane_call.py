@@ -7,6 +7,9 @@ from numpy.typing import NDArray
 
 from pipeline.contract.errors import TextlaneError
 
+RowKey = tuple[str, float]
+"""Request id and deadline: clients choose ids and may use one twice, hardly at one moment."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LaneRow:
@@ -18,6 +21,11 @@ class LaneRow:
     """The request that it belongs to; several rows may share one."""
     deadline_s: float
     """Seconds since the epoch after which nobody waits for it any more."""
+
+    @property
+    def key(self) -> RowKey:
+        """What tells the rows of one request from those of any other."""
+        return (self.request_id, self.deadline_s)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ray.exceptions import RayError
-from ray.serve.exceptions import BackPressureError
+from ray.serve.exceptions import BackPressureError, RayServeException
 from ray.serve.handle import DeploymentHandle
 
 from pipeline.contract.errors import NotReadyError, OverloadedError, ServiceError
@@ -65,7 +65,7 @@ class RemoteLane:
         """
         try:
             return str(await self._handle.version.remote())
-        except RayError as error:
+        except (RayError, RayServeException) as error:
             raise NotReadyError("a model replica was lost") from error
 
     def _send(self) -> None:
@@ -117,7 +117,7 @@ class RemoteLane:
             raise NotReadyError("all clients left") from None
         except BackPressureError as error:
             raise OverloadedError("the lane's queue is full") from error
-        except RayError as error:
+        except (RayError, RayServeException) as error:
             raise NotReadyError(_LOST, remedy="Send the request again.") from error
         finally:
             watch.stop()
@@ -146,5 +146,5 @@ class _LeaverWatch:
             self._response.cancel()
             return
         # With several replicas this may reach another one; there the row's deadline ends it.
-        gone = [one.row.request_id for one in self._asked if one.answer is answer]
+        gone = [one.row.key for one in self._asked if one.answer is answer]
         self._handle.forget.remote(gone)

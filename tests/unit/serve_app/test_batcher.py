@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from contextvars import ContextVar
 
 import numpy as np
 import pytest
@@ -124,11 +125,12 @@ def test_a_text_that_nobody_waits_for_is_not_run(how):
     async def go():
         batcher = build(session)
         first = await behind_a_run(session, batcher)
-        gone = asyncio.ensure_future(batcher.score([row(1, request_id="gone")]))
-        stays = asyncio.ensure_future(batcher.score([row(2)]))
+        leaver = row(1, request_id="same")
+        gone = asyncio.ensure_future(batcher.score([leaver]))
+        stays = asyncio.ensure_future(batcher.score([row(2, request_id="same")]))
         await asyncio.sleep(0)
         if how == "forgotten":
-            batcher.forget(["gone"])
+            batcher.forget([leaver.key])
         else:
             gone.cancel()
         await asyncio.sleep(0)
@@ -157,3 +159,17 @@ def test_a_session_that_breaks_fails_its_texts_and_serves_the_next():
     assert isinstance(broken[0].outcome, InferenceError)
     assert whole[0].outcome[0] == 2
     assert [run.num_failed for run in runs] == [1, 0]
+
+
+def test_a_run_is_reported_in_no_request_s_context():
+    session, seen = FakeSession(), []
+    current = ContextVar("current", default="none")
+
+    async def go():
+        batcher = Batcher(session, limits=LIMITS, on_run=lambda _run: seen.append(current.get()))
+        current.set("the first request")
+        await batcher.score([row(1)])
+
+    asyncio.run(go())
+
+    assert seen == ["none"]
