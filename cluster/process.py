@@ -35,7 +35,7 @@ def owned_process(
     *,
     environ: Mapping[str, str],
     log: Path | None,
-    grace_s: float | None = None,
+    grace_s: float = _INTERRUPT_GRACE_S,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start a command in a process group of its own and end the whole group with the block.
 
@@ -43,7 +43,7 @@ def owned_process(
         command: program and arguments.
         environ: the whole environment of the process.
         log: file for its output, or None to share ours.
-        grace_s: seconds to end by itself when it is asked to; None is 30.
+        grace_s: seconds to end by itself when it is asked to.
     """
     with open(log or os.devnull, "wb") as output:
         process = subprocess.Popen(
@@ -58,7 +58,7 @@ def owned_process(
         try:
             yield process
         finally:
-            _end_group(process, _INTERRUPT_GRACE_S if grace_s is None else grace_s)
+            _end_group(process, grace_s)
 
 
 _LIBC = ctypes.CDLL(None)  # Not to be loaded between fork and exec.

@@ -11,7 +11,7 @@ import numpy as np
 from pipeline.contract.errors import CommandError
 
 _PREDICT = "/v1/predict"
-_READY, _HEALTH = "/readyz", "/healthz"
+_READY = "/readyz"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,15 +28,9 @@ class TrafficFigures:
 
 
 def is_ready(base_url: str) -> bool:
-    """Return whether the server can answer; False too while nothing listens there.
-
-    ``/readyz`` is asked, and ``/healthz`` where there is no such page.
-    """
+    """Return whether the server can answer; False too while nothing listens there."""
     try:
-        with httpx.Client(base_url=base_url, timeout=5.0, trust_env=False) as client:
-            response = client.get(_READY)
-            if response.status_code == httpx.codes.NOT_FOUND:
-                response = client.get(_HEALTH)
+        response = httpx.get(f"{base_url}{_READY}", timeout=5.0, trust_env=False)
     except httpx.TransportError:
         return False
     return response.status_code == httpx.codes.OK

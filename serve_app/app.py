@@ -14,6 +14,8 @@ from serve_app.served import open_served
 
 # Calls that must get through to a replica beside the counted texts: health checks.
 _SPARE_CALLS = 16
+# Ray replaces a replica after three failed checks in a row; with its 10 s that takes half a minute.
+_HEALTH_CHECK_PERIOD_S = 2.0
 # Ray shows and keeps what is logged here while it builds an application.
 _logger = logging.getLogger("ray.serve")
 
@@ -41,6 +43,7 @@ def build_app(args: dict[str, Any]) -> Application:
         ray_actor_options={"num_cpus": settings.ingress_num_cpus},
         # Over the admission limit, so that the 503 is ours and not a silent queue of Ray's.
         max_ongoing_requests=2 * settings.max_queued_requests + _SPARE_CALLS,
+        health_check_period_s=_HEALTH_CHECK_PERIOD_S,
         graceful_shutdown_timeout_s=settings.request_timeout_s,
         graceful_shutdown_wait_loop_s=0.2,
     )
@@ -63,6 +66,7 @@ def _bind_lane(settings: ServeSettings, *, name: LaneName, version: str) -> Appl
         },
         max_ongoing_requests=settings.ingress_replicas * settings.max_queued_requests
         + _SPARE_CALLS,
+        health_check_period_s=_HEALTH_CHECK_PERIOD_S,
         graceful_shutdown_timeout_s=settings.request_timeout_s,
         graceful_shutdown_wait_loop_s=0.2,
     )

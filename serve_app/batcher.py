@@ -1,7 +1,6 @@
 """The queue of one lane replica: forms a batch when the session is free; no Ray, no HTTP."""
 
 import asyncio
-import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -14,8 +13,6 @@ from pipeline.contract.errors import DeadlineError, InferenceError, TextlaneErro
 from serve_app.lane_call import LaneAnswer, LaneRow, RowKey
 from serve_app.session import Logits, Row
 from serve_app.window import BatchLimits, form_window
-
-_logger = logging.getLogger(__name__)
 
 
 class GroupScorer(Protocol):
@@ -32,9 +29,7 @@ class GroupRun:
 
     lengths: Sequence[int]
     request_ids: Sequence[str]
-    num_failed: int
-    oldest_wait_s: float
-    session_s: float
+    failures: Sequence[TextlaneError]
 
 
 @dataclass(eq=False, kw_only=True, slots=True)
@@ -75,6 +70,7 @@ class Batcher:
         self._on_run = on_run
         self._clock, self._wall_clock = clock, wall_clock
         self._queue: deque[_Waiting] = deque()
+        self._queued_tokens = 0
         self._window: deque[list[_Waiting]] = deque()
         self._worker: asyncio.Task[None] | None = None
         self._run_began_s: float | None = None
@@ -90,9 +86,9 @@ class Batcher:
         loop, now = asyncio.get_running_loop(), self._clock()
         waiting = [_Waiting(row=row, answer=loop.create_future(), arrived_s=now) for row in rows]
         self._queue.extend(waiting)
+        self._queued_tokens += sum(len(row.input_ids) for row in rows)
         if waiting and self._worker is None:
-            # Not in the context of the request that happens to be first: others run in it too.
-            self._worker = loop.create_task(self._work(), context=Context())
+            self._start_worker()
         try:
             return [await one.answer for one in waiting]
         finally:
@@ -107,58 +103,44 @@ class Batcher:
                 one.answer.set_result(_no_run(DeadlineError("the client left"), one, self._clock()))
 
     @property
-    def is_idle(self) -> bool:
-        """Whether nothing waits and nothing runs."""
-        return self._worker is None
-
-    @property
-    def num_waiting(self) -> int:
-        """Rows that have not been run yet."""
-        return sum(not one.answer.done() for one in self._all_waiting())
-
-    @property
     def batches_waiting(self) -> float:
-        """Full runs' worth of work that waits."""
-        lengths = [len(one.row.input_ids) for one in self._all_waiting() if not one.answer.done()]
-        return self.limits.batches_of(num_rows=len(lengths), num_tokens=sum(lengths))
-
-    @property
-    def oldest_wait_s(self) -> float:
-        """Seconds that the oldest waiting row has waited; 0 where none waits."""
-        arrived = [one.arrived_s for one in self._all_waiting() if not one.answer.done()]
-        return self._clock() - min(arrived) if arrived else 0.0
+        """Full runs' worth of work that no window has taken yet."""
+        return self.limits.batches_of(num_rows=len(self._queue), num_tokens=self._queued_tokens)
 
     @property
     def running_s(self) -> float:
         """Seconds since the session's present run began; 0 where it does nothing."""
         return 0.0 if self._run_began_s is None else self._clock() - self._run_began_s
 
-    def close(self) -> None:
-        """Let the thread end once its run is over; nothing may be scored after this."""
-        self._executor.shutdown(wait=False, cancel_futures=True)
-
     def _all_waiting(self) -> list[_Waiting]:
         return [*(one for group in self._window for one in group), *self._queue]
 
+    def _start_worker(self) -> None:
+        # Not in the context of the request that happens to be first: others run in it too.
+        loop = asyncio.get_running_loop()
+        self._worker = loop.create_task(self._work(), context=Context())
+
     async def _work(self) -> None:
         try:
-            while self._take_window():
-                while self._window:
-                    await self._run(self._window.popleft())
-        finally:
+            while self._window or self._take_window():
+                await self._run(self._window.popleft())
             self._worker = None
+        except Exception:
+            # Only what is told of a run can raise; it must not strand the texts behind it.
+            self._start_worker()
+            raise
 
     def _take_window(self) -> bool:
         # Texts whose answers nobody awaits take no room in a window.
         self._queue = deque(one for one in self._queue if not one.answer.done())
-        if not self._queue:
-            return False
         lengths = [len(one.row.input_ids) for one in self._queue]
         groups = form_window(lengths, self.limits)
         self._window.extend([self._queue[index] for index in group] for group in groups)
-        for _ in range(sum(map(len, groups))):
+        num_taken = sum(map(len, groups))
+        for _ in range(num_taken):
             self._queue.popleft()
-        return True
+        self._queued_tokens = sum(lengths[num_taken:])
+        return bool(groups)
 
     async def _run(self, group: list[_Waiting]) -> None:
         began_s, now = self._clock(), self._wall_clock()
@@ -189,9 +171,7 @@ class Batcher:
             GroupRun(
                 lengths=[len(one.row.input_ids) for one in group],
                 request_ids=[one.row.request_id for one in group],
-                num_failed=sum(isinstance(outcome, TextlaneError) for outcome in outcomes),
-                oldest_wait_s=began_s - min(one.arrived_s for one in group),
-                session_s=session_s,
+                failures=[one for one in outcomes if isinstance(one, TextlaneError)],
             )
         )
 
@@ -200,10 +180,11 @@ class Batcher:
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._executor, self._session.score_group, rows)
-        except Exception:
+        except Exception as error:
             # No answer may be lost over it, nor those of later groups.
-            _logger.exception("a batch failed: %s", [one.row.request_id for one in group])
-            return [InferenceError("the model failed on this text")] * len(group)
+            failure = InferenceError("the model failed on this text")
+            failure.__cause__ = error
+            return [failure] * len(group)
 
 
 def _no_run(error: TextlaneError, waiting: _Waiting, now_s: float) -> LaneAnswer:

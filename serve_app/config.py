@@ -62,12 +62,12 @@ class ServeSettings(Settings):
     """Padded tokens (rows × longest) of one model run; null: what the tuning says, else 512 or
     max_seq_len. Over what the machine needs, more only adds waiting."""
     max_batch_requests: Annotated[int, Field(ge=1, le=1024)] | None = None
-    """Texts that a lane collects at most before it runs them; null: what the tuning says, else
-    32, or what the bundle allows."""
+    """Texts of one model run, and calls that are collected for it; null: what the tuning says,
+    else 32, or what the bundle allows."""
     batch_wait_timeout_ms: Annotated[float, Field(ge=0.0, strict=False)] = 10.0
-    """Milliseconds that a lane waits for more texts; raising it adds latency at low load."""
+    """Milliseconds that calls to a lane are collected, while a full batch waits there already."""
     wait_when_idle: bool = False
-    """Wait that long for company also when nothing else waits; a lone request then pays it."""
+    """Collect calls that long also when no full batch waits; a lone request then pays it."""
     window_batches: Annotated[int, Field(ge=1, le=64)] = 4
     """Full batches' worth of waiting texts that a lane sorts together; more means less padding
     under load, and more texts that may run before an older one."""

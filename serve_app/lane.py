@@ -1,7 +1,6 @@
 """The lane deployment: one model session behind a queue of texts."""
 
 import logging
-from collections.abc import Sequence
 from typing import Any
 
 from ray import serve
@@ -100,9 +99,7 @@ class Lane:
 
     def _observe(self, run: GroupRun) -> None:
         self._metrics.observe_group(run.lengths)
-        if run.num_failed:
-            _logger.error("%d texts failed of %s", run.num_failed, _shown(run.request_ids))
-
-
-def _shown(request_ids: Sequence[str]) -> str:
-    return ", ".join(sorted(set(request_ids)))
+        for failure in dict.fromkeys(run.failures):
+            # Which of the batch's requests, their own lines say.
+            ids = sorted(set(run.request_ids))
+            _logger.error("a text of requests %s could not be scored", ids, exc_info=failure)

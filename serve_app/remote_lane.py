@@ -1,20 +1,20 @@
 """A lane as the ingress sees it: texts share calls, and Ray's failures become errors of ours."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from ray.exceptions import RayError
+from ray.exceptions import RayError, RayTaskError
 from ray.serve.exceptions import BackPressureError, RayServeException
 from ray.serve.handle import DeploymentHandle
 
-from pipeline.contract.errors import NotReadyError, OverloadedError, ServiceError
-from serve_app.lane_call import LaneAnswer, LaneRow
+from pipeline.contract.errors import NotReadyError, OverloadedError
+from serve_app.lane_call import LaneAnswer, LaneRow, RowKey
 
 _MAX_ROWS_PER_CALL = 64
-"""Rows that one call carries at most; a call costs about as much as a short text's model run."""
-_LOST = "a model replica was lost while it worked"
+"""Rows that one call carries at most; chosen, about what two full batches hold."""
 
 
 @dataclass(eq=False, slots=True)
@@ -38,6 +38,7 @@ class RemoteLane:
         self._collected: list[_Asked] = []
         self._timer: asyncio.TimerHandle | None = None
         self._calls: set[asyncio.Task[None]] = set()
+        self._gone: list[RowKey] = []
 
     async def score(self, row: LaneRow) -> LaneAnswer:
         """Return what became of a row; cancelling this drops it.
@@ -53,8 +54,7 @@ class RemoteLane:
             self._send()
         elif self._timer is None:
             # Even at once means after this turn of the loop: the texts of a list go together.
-            wait_s = self._coalesce_s if self._calls else 0.0
-            self._timer = loop.call_later(wait_s, self._send)
+            self._timer = loop.call_later(self._coalesce_s if self._calls else 0.0, self._send)
         return await asked.answer
 
     async def version(self) -> str:
@@ -72,8 +72,7 @@ class RemoteLane:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        asked = [one for one in self._collected if not one.answer.done()]
-        self._collected = []
+        asked, self._collected = _still_waiting(self._collected), []
         if asked:
             call = asyncio.get_running_loop().create_task(self._call(asked))
             self._calls.add(call)
@@ -81,70 +80,66 @@ class RemoteLane:
 
     async def _call(self, asked: Sequence[_Asked]) -> None:
         try:
-            answers = await self._ask_twice(asked)
-        except ServiceError as error:
-            for one in asked:
-                if not one.answer.done():
-                    # One for each: what is raised twice collects both places in its traceback.
-                    one.answer.set_exception(type(error)(error.problem, remedy=error.remedy))
-            return
+            try:
+                await self._ask(asked)
+            except NotReadyError:
+                # Scoring changes nothing, so rows of a lost replica may be asked of another.
+                await self._ask(_still_waiting(asked))
         except BaseException as error:
-            for one in asked:
-                if not one.answer.done():
-                    one.answer.set_exception(error)
-            raise
+            for one in _still_waiting(asked):
+                one.answer.set_exception(error)
+            if not isinstance(error, Exception):
+                raise
+
+    async def _ask(self, asked: Sequence[_Asked]) -> None:
+        if not asked:
+            return
+        response: Any = self._handle.score_rows.remote([one.row for one in asked])
+        watches = [
+            _watch(one, partial(self._see_leaver, one, asked=asked, response=response))
+            for one in asked
+        ]
+        try:
+            answers: list[LaneAnswer] = await response
+        except BackPressureError as error:
+            raise OverloadedError("the lane's queue is full") from error
+        except RayTaskError:
+            raise  # The lane's code is at fault; another replica would fail as well.
+        except (RayError, RayServeException) as error:
+            raise NotReadyError(
+                "a model replica was lost while it worked", remedy="Send the request again."
+            ) from error
+        finally:
+            for stop in watches:
+                stop()
         for one, answer in zip(asked, answers, strict=True):
             if not one.answer.done():
                 one.answer.set_result(answer)
 
-    async def _ask_twice(self, asked: Sequence[_Asked]) -> list[LaneAnswer]:
-        try:
-            return await self._ask(asked)
-        except NotReadyError:
-            # Scoring changes nothing, so rows of a lost replica may be asked again of another.
-            return await self._ask(asked)
-
-    async def _ask(self, asked: Sequence[_Asked]) -> list[LaneAnswer]:
-        response: Any = self._handle.score_rows.remote([one.row for one in asked])
-        watch = _LeaverWatch(self._handle, response, asked)
-        try:
-            answers: list[LaneAnswer] = await response
-            return answers
-        except asyncio.CancelledError:
-            if not watch.have_all_left:
-                raise
-            # It was cancelled here because nobody waits: no answer is missed.
-            raise NotReadyError("all clients left") from None
-        except BackPressureError as error:
-            raise OverloadedError("the lane's queue is full") from error
-        except (RayError, RayServeException) as error:
-            raise NotReadyError(_LOST, remedy="Send the request again.") from error
-        finally:
-            watch.stop()
-
-
-class _LeaverWatch:
-    """Tells the lane of rows that nobody waits for any more."""
-
-    def __init__(
-        self, handle: DeploymentHandle[Any], response: Any, asked: Sequence[_Asked]
-    ) -> None:
-        self._handle, self._response, self._asked = handle, response, asked
-        self.have_all_left = False
-        for one in asked:
-            one.answer.add_done_callback(self._see)
-
-    def stop(self) -> None:
-        for one in self._asked:
-            one.answer.remove_done_callback(self._see)
-
-    def _see(self, answer: "asyncio.Future[LaneAnswer]") -> None:
-        if not answer.cancelled():
+    def _see_leaver(self, one: _Asked, *, asked: Sequence[_Asked], response: Any) -> None:
+        if not _still_waiting(asked):
+            response.cancel()
             return
-        if all(one.answer.done() for one in self._asked):
-            self.have_all_left = True
-            self._response.cancel()
-            return
-        # With several replicas this may reach another one; there the row's deadline ends it.
-        gone = [one.row.key for one in self._asked if one.answer is answer]
-        self._handle.forget.remote(gone)
+        if not self._gone:
+            asyncio.get_running_loop().call_later(self._coalesce_s, self._tell_gone)
+        self._gone.append(one.row.key)
+
+    def _tell_gone(self) -> None:
+        # To all replicas: a handle does not say which of them has a call.
+        gone, self._gone = self._gone, []
+        self._handle.broadcast("forget", gone)
+
+
+def _still_waiting(asked: Sequence[_Asked]) -> list[_Asked]:
+    return [one for one in asked if not one.answer.done()]
+
+
+def _watch(one: _Asked, on_leave: Callable[[], None]) -> Callable[[], object]:
+    """Call back when a row's caller leaves; returns what ends the watch."""
+
+    def see(answer: "asyncio.Future[LaneAnswer]") -> None:
+        if answer.cancelled():
+            on_leave()
+
+    one.answer.add_done_callback(see)
+    return partial(one.answer.remove_done_callback, see)

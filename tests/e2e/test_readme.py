@@ -144,7 +144,7 @@ def test_export_ranks_the_layers_by_what_int8_costs_them(checkout, scratch):
     shown = run(command_like("textlane export"), checkout, scratch)
 
     assert "all together" in shown
-    assert re.search(r"^encoder\.layer\.\d", shown, flags=re.M)
+    assert len(re.findall(r"^encoder\.layer\.\d", shown, flags=re.M)) == 12
 
 
 def test_inspect_shows_the_rows_and_the_padding(demo, checkout, scratch):

@@ -57,7 +57,6 @@ def test_every_text_is_answered_once_and_in_order(calls):
         numbers = iter(range(1, 1000))
         rows = [[row(next(numbers), length) for length in lengths] for lengths in calls]
         answers = await asyncio.gather(*(batcher.score(of_call) for of_call in rows))
-        batcher.close()
         return rows, answers
 
     rows, answers = asyncio.run(go())
@@ -87,10 +86,10 @@ def test_what_arrives_during_a_run_shares_the_next_one():
         first = await behind_a_run(session, batcher)
         others = [asyncio.ensure_future(batcher.score([row(n)])) for n in (1, 2, 3)]
         await asyncio.sleep(0)
-        assert batcher.num_waiting == 3
+        assert batcher.batches_waiting == 0.75
         session.gate.set()
         answers = await asyncio.gather(first, *others)
-        assert batcher.num_waiting == 0
+        assert batcher.batches_waiting == 0.0
         return answers
 
     answers = asyncio.run(go())
@@ -158,7 +157,7 @@ def test_a_session_that_breaks_fails_its_texts_and_serves_the_next():
 
     assert isinstance(broken[0].outcome, InferenceError)
     assert whole[0].outcome[0] == 2
-    assert [run.num_failed for run in runs] == [1, 0]
+    assert [[str(one.__cause__) for one in run.failures] for run in runs] == [["no such thing"], []]
 
 
 def test_a_run_is_reported_in_no_request_s_context():
@@ -173,3 +172,24 @@ def test_a_run_is_reported_in_no_request_s_context():
     asyncio.run(go())
 
     assert seen == ["none"]
+
+
+def test_what_is_told_of_a_run_cannot_strand_the_texts_behind_it(caplog):
+    session = FakeSession()
+
+    def refuse(_run):
+        raise RuntimeError("metrics are full")
+
+    async def go():
+        batcher = Batcher(session, limits=LIMITS, on_run=refuse)
+        first = await behind_a_run(session, batcher)
+        others = asyncio.ensure_future(batcher.score([row(n) for n in range(1, 13)]))
+        await asyncio.sleep(0)
+        session.gate.set()
+        await first
+        async with asyncio.timeout(10):
+            return await others
+
+    answers = asyncio.run(go())
+
+    assert [one.outcome[0] for one in answers] == list(range(1, 13))

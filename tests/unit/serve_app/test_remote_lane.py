@@ -1,0 +1,199 @@
+"""The ingress's side of a lane, with a handle of a known formula instead of Ray's."""
+
+import asyncio
+import time
+
+import numpy as np
+import pytest
+from ray.exceptions import ActorDiedError, RayTaskError
+from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
+
+from pipeline.contract.errors import NotReadyError, OverloadedError
+from serve_app.lane_call import LaneAnswer, LaneRow
+from serve_app.remote_lane import RemoteLane
+
+
+class FakeResponse:
+    """Waits for the gate, then gives what it was made with; may be cancelled."""
+
+    def __init__(self, handle, rows):
+        self._future = asyncio.ensure_future(handle.answer(rows))
+
+    def cancel(self):
+        self._future.cancel()
+
+    def __await__(self):
+        return self._future.__await__()
+
+
+class FakeHandle:
+    """Scores a row with its first token; keeps each call's rows and what was broadcast."""
+
+    def __init__(self):
+        self.calls, self.told, self.failures = [], [], []
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.score_rows = self
+
+    def remote(self, rows):
+        self.calls.append([row.input_ids[0] for row in rows])
+        return FakeResponse(self, rows)
+
+    def broadcast(self, method, keys):
+        self.told.append((method, keys))
+
+    async def answer(self, rows):
+        await self.gate.wait()
+        if self.failures:
+            raise self.failures.pop(0)
+        return [
+            LaneAnswer(outcome=row.input_ids[:1], queue_ms=0.0, session_ms=1.0, batch_rows=1)
+            for row in rows
+        ]
+
+
+def row(number):
+    return LaneRow(
+        input_ids=np.full(3, number, dtype=np.int32),
+        request_id="the same",
+        deadline_s=time.time() + number,
+    )
+
+
+def with_lane(scenario, *, coalesce_s=0.01):
+    async def go():
+        handle = FakeHandle()
+        return handle, await scenario(RemoteLane(handle, coalesce_s=coalesce_s), handle)
+
+    return asyncio.run(go())
+
+
+async def score(lane, *numbers):
+    answers = await asyncio.gather(
+        *(lane.score(row(number)) for number in numbers), return_exceptions=True
+    )
+    return [one if isinstance(one, Exception) else one.outcome[0] for one in answers]
+
+
+def test_the_texts_of_one_moment_go_in_one_call_and_come_back_in_order():
+    handle, answers = with_lane(lambda lane, _handle: score(lane, 3, 1, 2))
+
+    assert handle.calls == [[3, 1, 2]]
+    assert answers == [3, 1, 2]
+
+
+def test_what_comes_while_a_call_is_under_way_is_collected():
+    async def scenario(lane, handle):
+        handle.gate.clear()
+        waiting = [asyncio.ensure_future(score(lane, 1))]
+        await asyncio.sleep(0.005)
+        for number in (2, 3):
+            waiting.append(asyncio.ensure_future(score(lane, number)))
+            await asyncio.sleep(0.001)
+        handle.gate.set()
+        return await asyncio.gather(*waiting)
+
+    handle, answers = with_lane(scenario, coalesce_s=0.1)
+
+    assert handle.calls == [[1], [2, 3]]
+    assert answers == [[1], [2], [3]]
+
+
+def test_a_call_is_never_over_its_limit():
+    handle, answers = with_lane(lambda lane, _handle: score(lane, *range(1, 151)))
+
+    assert [len(call) for call in handle.calls] == [64, 64, 22]
+    assert answers == list(range(1, 151))
+
+
+@pytest.mark.parametrize("lost", [ActorDiedError(), DeploymentUnavailableError(None)])
+def test_the_texts_of_a_lost_replica_are_asked_once_more(lost):
+    async def scenario(lane, handle):
+        handle.failures = [lost]
+        return await score(lane, 1, 2)
+
+    handle, answers = with_lane(scenario)
+
+    assert handle.calls == [[1, 2], [1, 2]]
+    assert answers == [1, 2]
+
+
+def test_two_lost_replicas_are_an_error_that_says_what_to_do():
+    async def scenario(lane, handle):
+        handle.failures = [ActorDiedError(), ActorDiedError()]
+        return await score(lane, 1, 2)
+
+    handle, answers = with_lane(scenario)
+
+    assert len(handle.calls) == 2
+    assert all(isinstance(error, NotReadyError) for error in answers)
+    assert "Send the request again" in str(answers[0])
+
+
+@pytest.mark.parametrize(
+    ("failure", "expected"),
+    [
+        (BackPressureError(1, 1), OverloadedError),
+        (RayTaskError("score_rows", "trace", ValueError("x")), RayTaskError),
+        (ValueError("x"), ValueError),
+    ],
+    ids=["full", "a fault of the lane", "a fault of ours"],
+)
+def test_what_no_other_replica_would_mend_is_not_asked_again(failure, expected):
+    async def scenario(lane, handle):
+        handle.failures = [failure]
+        return await score(lane, 1, 2)
+
+    handle, answers = with_lane(scenario)
+
+    assert len(handle.calls) == 1
+    assert all(isinstance(error, expected) for error in answers)
+
+
+def test_a_call_that_nobody_waits_for_is_cancelled_and_not_asked_again():
+    async def scenario(lane, handle):
+        handle.gate.clear()
+        waiting = asyncio.ensure_future(score(lane, 1, 2))
+        await asyncio.sleep(0.005)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        await asyncio.sleep(0.02)
+        return [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+
+    handle, left = with_lane(scenario)
+
+    assert handle.calls == [[1, 2]]
+    assert handle.told == []
+    assert left == []
+
+
+def test_the_lane_is_told_of_the_one_that_left_and_the_others_get_their_answers():
+    async def scenario(lane, handle):
+        handle.gate.clear()
+        leaver = asyncio.ensure_future(lane.score(row(1)))
+        stays = asyncio.ensure_future(score(lane, 2))
+        await asyncio.sleep(0.005)
+        leaver.cancel()
+        await asyncio.sleep(0.02)
+        handle.gate.set()
+        return await stays
+
+    handle, answers = with_lane(scenario)
+
+    assert answers == [2]
+    ((method, keys),) = handle.told
+    assert method == "forget"
+    assert [key[0] for key in keys] == ["the same"]
+
+
+def test_a_text_whose_caller_left_before_its_call_is_not_sent():
+    async def scenario(lane, _handle):
+        leaver = asyncio.ensure_future(lane.score(row(1)))
+        await asyncio.sleep(0)
+        leaver.cancel()
+        return await score(lane, 2)
+
+    handle, answers = with_lane(scenario)
+
+    assert handle.calls == [[2]]
+    assert answers == [2]
