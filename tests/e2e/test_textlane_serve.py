@@ -4,100 +4,31 @@ import json
 import os
 import re
 import shlex
-import shutil
 import signal
-import socket
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections import Counter
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
 import pytest
 from bundles import write_tiny_bundle
 from checkout import (
-    ROOT,
-    environment,
-    heed_interrupts,
-    home_beside,
-    left_running,
     marked_processes,
 )
+from served import accepts, addresses_of_this_machine, serving
 
 from cluster.listening import read_tcp_table
 
 pytestmark = pytest.mark.ray
 
 TEXT = {"text": "the good film is fun"}
-READY_S = 120
-
-
-@dataclass
-class Running:
-    process: subprocess.Popen
-    scratch: Path
-    log: Path
-
-    @property
-    def said(self):
-        return self.log.read_text()
-
-    @property
-    def base_url(self):
-        return re.search(r"ready: (http://\S+) serves", self.said)[1]
-
-    def wait_for(self, sign):
-        deadline = time.monotonic() + READY_S
-        while sign not in self.said:
-            assert self.process.poll() is None, self.said
-            assert time.monotonic() < deadline, self.said
-            time.sleep(0.1)
-
-    def stop(self, number):
-        """Send a signal; return the exit status and the seconds until it came."""
-        began = time.monotonic()
-        self.process.send_signal(number)
-        return self.process.wait(timeout=60), time.monotonic() - began
-
-    def pids_of(self, sign):
-        return [pid for pid, line in marked_processes(self.scratch).items() if sign in line]
 
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory):
     return write_tiny_bundle(tmp_path_factory.mktemp("serve") / "bundle").folder
-
-
-@contextmanager
-def serving(bundle, *options):
-    scratch = Path(tempfile.mkdtemp(prefix="tl-"))
-    log = scratch.with_name(f"{scratch.name}.log")
-    ports = ["--port", "0", "--dashboard-port", "0"]
-    command = [sys.executable, "-m", "cluster", "serve", "--bundle", bundle, *ports, *options]
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=environment(scratch),
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            preexec_fn=heed_interrupts,
-        )
-    try:
-        yield Running(process=process, scratch=scratch, log=log)
-    finally:
-        process.kill()
-        process.wait()
-        left = left_running(scratch)
-        shutil.rmtree(scratch, ignore_errors=True)
-        shutil.rmtree(home_beside(scratch), ignore_errors=True)
-        log.unlink()
-        assert left == {}
 
 
 @pytest.fixture(scope="module")
@@ -116,17 +47,6 @@ def test_the_printed_request_is_answered(server):
     assert answer["label"] in {"negative", "positive"}
 
 
-def addresses_of_this_machine():
-    """Return an address other than loopback, if the machine has one."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))  # Sends nothing; the kernel picks the interface.
-        except OSError:
-            return []
-        address = probe.getsockname()[0]
-    return [] if address.startswith("127.") else [address]
-
-
 def ports_of_others(server):
     """Return what programs that are not ours listen on; another Ray may use the same numbers."""
     text = "".join(Path(f"/proc/net/{name}").read_text() for name in ("tcp", "tcp6"))
@@ -136,12 +56,6 @@ def ports_of_others(server):
             with suppress(OSError):
                 ours.add(str(link.readlink()).removeprefix("socket:[").removesuffix("]"))
     return {port for inode, (_, port) in read_tcp_table(text).items() if inode not in ours}
-
-
-def accepts(address, port):
-    with socket.socket() as client:
-        client.settimeout(5)
-        return client.connect_ex((address, port)) == 0
 
 
 def test_every_printed_port_is_open_here_and_none_to_other_machines(server):
@@ -232,116 +146,3 @@ def test_a_killed_front_process_is_replaced_and_no_client_gets_a_wrong_answer(se
     assert set(seen) <= {200, 503} | refused
     after = {outcome for asked, outcome in load.outcomes if asked > healed}
     assert after == {200}
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_stopped_server_ends_within_seconds_and_leaves_nothing(bundle, number):
-    with serving(bundle) as server:
-        server.wait_for("Ctrl-C stops it.")
-        ports = [int(port) for port in re.findall(r"127\.0\.0\.1:(\d+) ", server.said)]
-
-        status, took_s = server.stop(number)
-
-        assert status == 0, server.said
-        assert took_s < 20
-        assert server.said.rstrip().endswith("stopped; nothing is left running")
-        assert marked_processes(server.scratch) == {}
-        assert list(server.scratch.iterdir()) == []
-        assert list(home_beside(server.scratch).rglob("*")) == []
-        assert not any(accepts("127.0.0.1", port) for port in ports)
-
-
-@pytest.mark.parametrize("stage", ["starting Ray\n", "starting replicas"])
-def test_ctrl_c_while_it_starts_leaves_nothing_either(bundle, stage):
-    with serving(bundle) as server:
-        server.wait_for(stage)
-
-        status, _ = server.stop(signal.SIGINT)
-
-        assert status == 130, server.said
-        assert marked_processes(server.scratch) == {}
-        assert list(server.scratch.iterdir()) == []
-
-
-def test_a_killed_command_takes_its_server_with_it(bundle):
-    with serving(bundle) as server:
-        server.wait_for("Ctrl-C stops it.")
-
-        server.stop(signal.SIGKILL)
-
-        assert left_running(server.scratch) == {}
-        deadline = time.monotonic() + 10
-        while list(server.scratch.iterdir()) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert list(server.scratch.iterdir()) == []
-
-
-def test_it_serves_without_haproxy_too(bundle):
-    with serving(bundle, "--no-haproxy") as server:
-        server.wait_for("Ctrl-C stops it.")
-
-        assert httpx.post(f"{server.base_url}/v1/predict", json=TEXT).json()["label"] == "positive"
-        assert "haproxy" not in server.said
-        assert "warning" not in server.said
-        assert server.pids_of("/haproxy -db") == []
-
-
-def test_an_open_front_door_is_the_only_one_and_is_named(bundle):
-    with serving(bundle, "--host", "0.0.0.0") as server:
-        server.wait_for("Ctrl-C stops it.")
-
-        warnings = [line for line in server.said.splitlines() if line.startswith("warning")]
-        port = int(server.base_url.rpartition(":")[2])
-        assert len(warnings) == 1
-        assert f"0.0.0.0:{port}, haproxy: requests" in warnings[0]
-        for address in addresses_of_this_machine():
-            assert accepts(address, port)
-
-
-@pytest.mark.parametrize(
-    ("setting", "said"),
-    [("foo=1", "--set: foo: unknown setting"), ("request_timeout_s=-1", "--set: request_timeout")],
-)
-def test_an_impossible_setting_is_told_before_ray_starts(bundle, setting, said):
-    with serving(bundle, "--set", setting) as server:
-        assert server.process.wait(timeout=60) == 2
-        assert said in server.said
-        assert "starting Ray" not in server.said
-        assert list(server.scratch.iterdir()) == []
-
-
-def test_when_the_replicas_cannot_start_the_logs_are_kept_and_named(bundle, tmp_path):
-    # Ray finds no machine for such a replica and says so; a module that fails does it sooner.
-    (tmp_path / "broken_app.py").write_text(
-        "from ray import serve\n\n\n@serve.deployment\nclass Broken:\n"
-        "    def __init__(self):\n        raise OSError('no luck today')\n\n\n"
-        "def build(args):\n    return Broken.bind()\n"
-    )
-    config = tmp_path / "config.yaml"
-    config.write_text(
-        "http_options: {host: 127.0.0.1, port: 0}\n"
-        "applications: [{name: x, import_path: 'broken_app:build', args: {a: 1}}]\n"
-    )
-    scratch = Path(tempfile.mkdtemp(prefix="tl-"))
-    inner = environment(scratch)
-    inner["PYTHONPATH"] = f"{ROOT}:{tmp_path}"
-    command = [sys.executable, "-m", "cluster", "serve", "--bundle", bundle, "--config", config]
-    try:
-        result = subprocess.run(
-            [*command, "--dashboard-port", "0"],
-            cwd=ROOT,
-            env=inner,
-            capture_output=True,
-            text=True,
-            timeout=200,
-        )
-
-        assert result.returncode == 2, result.stderr
-        kept = Path(re.search(r"See the logs in (\S+)\.$", result.stderr, flags=re.M)[1])
-        assert "no luck today" in (kept / "serve.log").read_text()
-        assert list((kept / "ray").rglob("*.log"))
-        assert list(scratch.iterdir()) == [kept]
-        assert left_running(scratch) == {}
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-        shutil.rmtree(home_beside(scratch), ignore_errors=True)

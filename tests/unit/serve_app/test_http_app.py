@@ -1,19 +1,12 @@
 """The HTTP application without Ray: statuses, bodies, OpenAPI."""
 
-import asyncio
 import math
-import re
 
 import numpy as np
 import pytest
 from bundles import FAILING_WORD, MULTI_LABEL, TOKEN, VOCABULARY, write_tiny_bundle
-from door import PREDICT, Door
+from door import Door
 from fakes import FakeLane
-
-from pipeline.contract import errors
-from pipeline.contract.errors import MissingFileError, NotReadyError, OverloadedError
-from serve_app.error_answers import ERROR_KINDS
-from serve_app.schemas import ModelInfo, PredictRequest, SequenceResponse, TextsResponse
 
 
 @pytest.fixture(scope="module")
@@ -161,171 +154,6 @@ def test_multi_label_answers_name_every_label_given_and_all_scores_if_asked(tmp_
     assert scored[0]["scores"] == pytest.approx({"negative": 0.5, "positive": 0.25, "PER": 0.75})
 
 
-def test_body_over_the_limit_is_refused(folder):
-    client = Door(folder, max_body_bytes=500)
-
-    response = client.predict({"texts": ["good"] * 64})
-
-    assert response.status_code == 413
-    assert "over the limit of 500 bytes" in response.json()["error"]["message"]
-
-
-def test_model_failure_is_500_without_a_traceback(client):
-    client.lanes["short"].failing_ids = {VOCABULARY.index(FAILING_WORD)}
-
-    response = client.predict({"text": FAILING_WORD})
-
-    assert response.status_code == 500
-    assert response.json()["error"]["code"] == "inference_failed"
-    assert "Traceback" not in response.text
-
-
-def test_overload_is_429_with_retry_after(folder):
-    client = Door(folder, max_queued_requests=1, max_batch_requests=1, max_texts_per_request=1)
-    client.lanes["short"].hold()
-
-    async def both():
-        async with client.connect() as sender:
-            first = asyncio.create_task(sender.post(PREDICT, json={"text": "good"}))
-            while not client.lanes["short"].asked:
-                await asyncio.sleep(0)
-            second = await sender.post(PREDICT, json={"text": "bad"})
-            client.lanes["short"].release()
-            return await first, second
-
-    first, second = asyncio.run(both())
-
-    assert first.status_code == 200
-    assert (second.status_code, second.headers["retry-after"]) == (429, "1")
-    error = second.json()["error"]
-    assert (error["code"], error["field"]) == ("overloaded", None)
-
-
-def test_late_answer_is_504(folder):
-    client = Door(folder, request_timeout_s=0.01, batch_wait_timeout_ms=0)
-    client.lanes["long"].hold()
-
-    response = client.predict({"text": "the " * 10})
-
-    assert (response.status_code, response.json()["error"]["code"]) == (504, "deadline_exceeded")
-
-
-class BrokenLane(FakeLane):
-    """Raises what it was given."""
-
-    def __init__(self, error):
-        super().__init__()
-        self.error = error
-
-    async def score(self, row):
-        raise self.error
-
-
-@pytest.mark.parametrize(
-    ("error", "status", "code"),
-    [
-        (NotReadyError("a replica was lost"), 503, "not_ready"),
-        (OverloadedError("the lane's queue is full"), 429, "overloaded"),
-        (ZeroDivisionError("secret/path"), 500, "internal_error"),
-        (MissingFileError("gone", place="secret/path"), 500, "internal_error"),
-    ],
-)
-def test_unforeseen_failure_shows_nothing_of_the_inside(client, error, status, code):
-    client.lanes["short"] = BrokenLane(error)
-
-    response = client.predict({"text": "good"})
-
-    error = response.json()["error"]
-    assert (response.status_code, error["code"], error["field"]) == (status, code, None)
-    assert "secret" not in response.text
-    assert ("retry-after" in response.headers) == (status in (429, 503))
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "status", "code"),
-    [
-        ("GET", "/nope", 404, "not_found"),
-        ("GET", PREDICT, 405, "method_not_allowed"),
-    ],
-)
-def test_unknown_route_is_a_json_error_too(client, method, path, status, code):
-    response = client.send(method, path)
-
-    assert (response.status_code, response.json()["error"]["code"]) == (status, code)
-
-
-def test_alive_asks_nobody_and_ready_asks_both_lanes(client):
-    assert client.send("GET", "/readyz").json() == {"status": "ready", "version": client.version}
-
-    client.lanes["long"].served_version = "other"
-
-    not_ready = client.send("GET", "/readyz")
-    assert (not_ready.status_code, not_ready.json()["error"]["code"]) == (503, "not_ready")
-    assert client.send("GET", "/healthz").json() == {"status": "alive"}
-
-
-def test_model_route_describes_the_bundle(client):
-    body = client.send("GET", "/v1/model").json()
-
-    assert (body["task"], body["labels"]) == ("sequence_classification", ["negative", "positive"])
-    assert body["limits"]["max_seq_len"] == 16
-    assert body["takes_pairs"] is False
-    assert body["version"] == client.version
-
-
-def test_openapi_describes_request_answers_and_errors(client):
-    document = client.send("GET", "/openapi.json").json()
-
-    predict, schemas = document["paths"][PREDICT]["post"], document["components"]["schemas"]
-    assert predict["requestBody"]["content"]["application/json"]["schema"] == {
-        "$ref": "#/components/schemas/PredictRequest"
-    }
-    assert set(schemas["PredictRequest"]["properties"]) == set(PredictRequest.model_fields)
-    assert schemas["PredictRequest"]["properties"]["texts"]["anyOf"][0]["items"] == {
-        "type": "string"
-    }
-    assert set(document["paths"]) == {PREDICT, "/v1/model", "/healthz", "/readyz"}
-    assert set(schemas["MultiLabelResponse"]["properties"]) >= {"labels", "scores", "request_id"}
-    assert set(schemas["ErrorDetail"]["properties"]) == {"code", "message", "field", "request_id"}
-    assert "softmax" in schemas["SequenceResponse"]["properties"]["score"]["description"]
-
-
-def test_openapi_names_every_error_that_a_client_can_meet(folder):
-    document = Door(folder, api_keys=["secret-key"]).send("GET", "/openapi.json").json()
-
-    responses = document["paths"][PREDICT]["post"]["responses"]
-    visible = {
-        kind
-        for error, kind in ERROR_KINDS.items()
-        if issubclass(error, errors.RequestError | errors.ServiceError)
-    }
-    for kind in visible:
-        assert kind.code in responses[str(kind.status)]["description"]
-    assert set(responses) == {"200", *(str(kind.status) for kind in visible)}
-    assert document["paths"]["/v1/model"]["get"]["security"]
-    assert "security" not in document["paths"]["/healthz"]["get"]
-
-
-def test_every_reference_in_openapi_is_defined(client):
-    text = client.send("GET", "/openapi.json").text
-
-    names = set(re.findall(r'"#/components/schemas/(\w+)"', text))
-    assert names <= set(client.send("GET", "/openapi.json").json()["components"]["schemas"])
-
-
-def test_every_request_is_recorded_by_known_path_status_and_code(client):
-    client.predict({"text": "good"})
-    client.predict({"text": ""})
-    client.send("GET", "/" + "x" * 50)
-
-    seen = [(record.path, record.status, record.code) for record in client.observer.records]
-    assert seen == [
-        (PREDICT, 200, "ok"),
-        (PREDICT, 400, "empty_text"),
-        ("other", 404, "not_found"),
-    ]
-
-
 def test_token_model_labels_words_and_texts_with_their_places(tmp_path):
     client = Door(write_tiny_bundle(tmp_path / "bundle", task=TOKEN).folder)
     client.lanes["short"] = TokenLane()
@@ -401,30 +229,6 @@ def test_texts_over_max_seq_len_are_cut_or_refused_as_set(folder):
     assert (refused.status_code, refused.json()["error"]["code"]) == (422, "too_many_tokens")
     assert "over the limit of 16 tokens" in refused.json()["error"]["message"]
     assert [answer.get("label") for answer in beside] == ["negative", None]
-
-
-@pytest.mark.parametrize(
-    ("path", "code"), [(PREDICT, "method_not_allowed"), ("/readyz", "method_not_allowed")]
-)
-def test_a_wrong_method_is_told_the_right_one(client, path, code):
-    response = client.send("DELETE", path)
-
-    assert (response.status_code, response.json()["error"]["code"]) == (405, code)
-    assert response.headers["allow"] in ("POST", "GET")
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "body", "model"),
-    [
-        ("POST", PREDICT, {"text": "good", "scores": True, "timings": True}, SequenceResponse),
-        ("POST", PREDICT, {"texts": ["good", ""], "top_k": 2}, TextsResponse),
-        ("GET", "/v1/model", None, ModelInfo),
-    ],
-)
-def test_answers_are_what_openapi_says(client, method, path, body, model):
-    response = client.send(method, path, json=body)
-
-    model.model_validate_json(response.content)
 
 
 class MultiLabelLane(FakeLane):

@@ -1,0 +1,144 @@
+"""`textlane serve` from start to end: refused, interrupted, killed, stopped; nothing is left."""
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from bundles import write_tiny_bundle
+from checkout import (
+    ROOT,
+    environment,
+    home_beside,
+    left_running,
+    marked_processes,
+)
+from served import accepts, addresses_of_this_machine, serving
+
+pytestmark = pytest.mark.ray
+
+TEXT = {"text": "the good film is fun"}
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    return write_tiny_bundle(tmp_path_factory.mktemp("serve") / "bundle").folder
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_stopped_server_ends_within_seconds_and_leaves_nothing(bundle, number):
+    with serving(bundle) as server:
+        server.wait_for("Ctrl-C stops it.")
+        ports = [int(port) for port in re.findall(r"127\.0\.0\.1:(\d+) ", server.said)]
+
+        status, took_s = server.stop(number)
+
+        assert status == 0, server.said
+        assert took_s < 20
+        assert server.said.rstrip().endswith("stopped; nothing is left running")
+        assert marked_processes(server.scratch) == {}
+        assert list(server.scratch.iterdir()) == []
+        assert list(home_beside(server.scratch).rglob("*")) == []
+        assert not any(accepts("127.0.0.1", port) for port in ports)
+
+
+@pytest.mark.parametrize("stage", ["starting Ray\n", "starting replicas"])
+def test_ctrl_c_while_it_starts_leaves_nothing_either(bundle, stage):
+    with serving(bundle) as server:
+        server.wait_for(stage)
+
+        status, _ = server.stop(signal.SIGINT)
+
+        assert status == 130, server.said
+        assert marked_processes(server.scratch) == {}
+        assert list(server.scratch.iterdir()) == []
+
+
+def test_a_killed_command_takes_its_server_with_it(bundle):
+    with serving(bundle) as server:
+        server.wait_for("Ctrl-C stops it.")
+
+        server.stop(signal.SIGKILL)
+
+        assert left_running(server.scratch) == {}
+        deadline = time.monotonic() + 10
+        while list(server.scratch.iterdir()) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert list(server.scratch.iterdir()) == []
+
+
+def test_it_serves_without_haproxy_too(bundle):
+    with serving(bundle, "--no-haproxy") as server:
+        server.wait_for("Ctrl-C stops it.")
+
+        assert httpx.post(f"{server.base_url}/v1/predict", json=TEXT).json()["label"] == "positive"
+        assert "haproxy" not in server.said
+        assert "warning" not in server.said
+        assert server.pids_of("/haproxy -db") == []
+
+
+def test_an_open_front_door_is_the_only_one_and_is_named(bundle):
+    with serving(bundle, "--host", "0.0.0.0") as server:
+        server.wait_for("Ctrl-C stops it.")
+
+        warnings = [line for line in server.said.splitlines() if line.startswith("warning")]
+        port = int(server.base_url.rpartition(":")[2])
+        assert len(warnings) == 1
+        assert f"0.0.0.0:{port}, haproxy: requests" in warnings[0]
+        for address in addresses_of_this_machine():
+            assert accepts(address, port)
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [("foo=1", "--set: foo: unknown setting"), ("request_timeout_s=-1", "--set: request_timeout")],
+)
+def test_an_impossible_setting_is_told_before_ray_starts(bundle, setting, said):
+    with serving(bundle, "--set", setting) as server:
+        assert server.process.wait(timeout=60) == 2
+        assert said in server.said
+        assert "starting Ray" not in server.said
+        assert list(server.scratch.iterdir()) == []
+
+
+def test_when_the_replicas_cannot_start_the_logs_are_kept_and_named(bundle, tmp_path):
+    # Ray finds no machine for such a replica and says so; a module that fails does it sooner.
+    (tmp_path / "broken_app.py").write_text(
+        "from ray import serve\n\n\n@serve.deployment\nclass Broken:\n"
+        "    def __init__(self):\n        raise OSError('no luck today')\n\n\n"
+        "def build(args):\n    return Broken.bind()\n"
+    )
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "http_options: {host: 127.0.0.1, port: 0}\n"
+        "applications: [{name: x, import_path: 'broken_app:build', args: {a: 1}}]\n"
+    )
+    scratch = Path(tempfile.mkdtemp(prefix="tl-"))
+    inner = environment(scratch)
+    inner["PYTHONPATH"] = f"{ROOT}:{tmp_path}"
+    command = [sys.executable, "-m", "cluster", "serve", "--bundle", bundle, "--config", config]
+    try:
+        result = subprocess.run(
+            [*command, "--dashboard-port", "0"],
+            cwd=ROOT,
+            env=inner,
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+
+        assert result.returncode == 2, result.stderr
+        kept = Path(re.search(r"See the logs in (\S+)\.$", result.stderr, flags=re.M)[1])
+        assert "no luck today" in (kept / "serve.log").read_text()
+        assert list((kept / "ray").rglob("*.log"))
+        assert list(scratch.iterdir()) == [kept]
+        assert left_running(scratch) == {}
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+        shutil.rmtree(home_beside(scratch), ignore_errors=True)
