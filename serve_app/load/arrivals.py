@@ -4,6 +4,7 @@ import csv
 import difflib
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,16 @@ FloatArray = npt.NDArray[np.float64]
 
 _MAX_ARRIVALS = 10_000_000
 """Chosen: so many samples still fit into the memory of a small machine."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trace:
+    """Recorded arrivals."""
+
+    due_s: FloatArray
+    """Seconds since the first, ascending."""
+    is_cut: bool
+    """Whether the file has more than the run has time for."""
 
 
 def poisson_due_times(*, rate_per_s: float, seconds: float, seed: int) -> FloatArray:
@@ -44,7 +55,7 @@ def poisson_due_times(*, rate_per_s: float, seconds: float, seed: int) -> FloatA
     return times[times < seconds]
 
 
-def trace_due_times(file: Path, *, column: str, speed: float, seconds: float) -> FloatArray:
+def trace_due_times(file: Path, *, column: str, speed: float, seconds: float) -> Trace:
     """Return the arrivals of a CSV file in ``[0, seconds)``, seconds, ascending.
 
     The first arrival becomes 0; ``speed`` 2 replays in half the time.
@@ -54,7 +65,7 @@ def trace_due_times(file: Path, *, column: str, speed: float, seconds: float) ->
         DataError: a row has no time, times go backwards, or there is no row.
     """
     times: list[float] = []
-    first = previous = 0.0
+    is_cut, first, previous = False, 0.0, 0.0
     for place, value in _read_column(file, column):
         time_s = _as_time(value, place=place)
         first = time_s if not times else first
@@ -67,12 +78,13 @@ def trace_due_times(file: Path, *, column: str, speed: float, seconds: float) ->
             )
         previous = time_s
         due = (time_s - first) / speed
-        if due >= seconds or len(times) >= _MAX_ARRIVALS:
+        is_cut = due >= seconds or len(times) >= _MAX_ARRIVALS
+        if is_cut:
             break
         times.append(due)
     if not times:
         raise DataError("has no rows", place=str(file), remedy="Name a CSV file with arrivals.")
-    return np.array(times)
+    return Trace(due_s=np.array(times), is_cut=is_cut)
 
 
 def _read_column(file: Path, column: str) -> Iterator[tuple[str, str]]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from serve_app.load.driver import Driver
     from serve_app.load.measure import Measured
 
+_LEAST_MEASURED_S = 0.1
 _DESCRIPTION = """\
 Measure a running service: send texts, tell how long answers took, how many came, what failed.
 
@@ -105,7 +106,7 @@ def run_load(options: argparse.Namespace) -> int:
     plan = build_plan(options)
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
     measured = _measure(plan)
-    if measured is None or measured.ended_s <= plan.warm_up_s:
+    if measured is None or measured.ended_s < plan.warm_up_s + _LEAST_MEASURED_S:
         Console(stderr=True).print("stopped before anything was measured; nothing is written")
         return 130
     return _tell(options, plan, measured, started_at=started_at)
@@ -123,16 +124,22 @@ def _measure(plan: LoadPlan) -> "Measured | None":
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[figures]}"))
     console = Console(stderr=True)
     # Its own thread would take the interpreter away from the requests ten times a second.
-    with Progress(*columns, console=console, transient=True, auto_refresh=False) as progress:
+    progress = Progress(
+        *columns,
+        console=console,
+        transient=True,
+        auto_refresh=False,
+        disable=not console.is_terminal,
+    )
+    with progress:
         return measure(plan, on_tick=_show_on(progress, plan))
 
 
 def _show_on(progress: Progress, plan: LoadPlan) -> "Callable[[Driver], None]":
     task = progress.add_task("warming up", total=plan.end_s, figures="")
-    is_shown = progress.console.is_terminal
 
     def show(driver: "Driver") -> None:
-        if not is_shown:
+        if progress.disable:
             return
         now, waiting = driver.now_s, len(driver.unanswered_due_s)
         phase = "warming up" if now < plan.warm_up_s else "measuring"

@@ -14,7 +14,7 @@ _MAX_WORDS = 20_000
 _ENTRY = re.compile(r"(\d{1,6}(?:\.\d{1,6})?):(\d{1,6})-(\d{1,6})", flags=re.ASCII)
 _REMEDY = f"Write share:words from-to, such as --mix {DEFAULT_MIX}."
 # Frequent English words: each is one token or few in any vocabulary, as in real texts.
-_WORDS = (
+_FREQUENT = (
     "the of and to in is was it for with as on be at by this that from or are not but what all "
     "were when we there can an your which their said if do will each about how up out them then "
     "she many some so these would other into has more her two like him see time could no make "
@@ -32,7 +32,8 @@ _WORDS = (
     "ever paper hard near sentence better best across during today others however sure means "
     "knew try told young miles sun ways thing whole hear example heard several change answer "
     "room sea against top turned learn point city play toward five using himself usually film"
-).split()
+)
+_WORDS = _FREQUENT.split()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -118,15 +118,17 @@ def _histogram(one: Series, *, x: Scale, top: float, bottom: float) -> list[str]
         f'<path class="bars" style="--c:var(--c{one.color})" d="{bars}"/>',
         f'<text class="name" x="{LEFT}" y="{top - 8}">{escape(one.name)}</text>',
     ]
-    figures = percentiles_ms([sample.latency_s for sample in one.samples])
+    figures, shown = percentiles_ms([sample.latency_s for sample in one.samples]), []
     for name in ("p50", "p99") if figures else ():
         value = max(getattr(figures, name), _LEAST_MS)
         pixel = x.at(value)
-        parts.append(
-            f'<path class="mark" d="M{pixel} {bottom}V{top - 2}"/>'
-            f'<text class="tick" x="{pixel}" y="{top - 8}" text-anchor="middle">'
-            f"{name.upper()} {as_time(float(f'{value:.3g}'))}</text>"
-        )
+        parts.append(f'<path class="mark" d="M{pixel} {bottom}V{top - 2}"/>')
+        shown.append(f"{name.upper()} {as_time(float(f'{value:.3g}'))}")
+    # Beside each other: above their marks they would overlap where the marks are close.
+    parts.append(
+        f'<text class="tick" x="{WIDTH - RIGHT}" y="{top - 8}" text-anchor="end">'
+        f"{' · '.join(shown)}</text>"
+    )
     return parts
 
 

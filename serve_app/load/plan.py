@@ -37,6 +37,8 @@ class LoadPlan:
     """For people."""
     connections: int | None
     """Of a closed loop; None in an open one."""
+    may_end_early: bool
+    """Whether a trace has nothing more to send before the time is over."""
     warm_up_s: float
     seconds: float
     """Measured time, after the warm-up."""
@@ -46,7 +48,7 @@ class LoadPlan:
 
     @property
     def end_s(self) -> float:
-        """When the last request may be due, seconds since the run began."""
+        """When the measured time ends, seconds since the run began."""
         return self.warm_up_s + self.seconds
 
 
@@ -64,8 +66,8 @@ def build_plan(options: argparse.Namespace) -> LoadPlan:
     for file, option in ((options.json, "--json"), (options.html, "--html")):
         _check_out(file, option)
     target = find_target(options.url, is_mine=options.yes_this_is_mine)
-    due_s, arrivals, connections = _read_arrivals(options, warm_up_s + seconds, seed)
-    if due_s is not None and not np.any(due_s >= warm_up_s):
+    arrivals = _read_arrivals(options, warm_up_s + seconds, seed)
+    if arrivals.due_s is not None and not np.any(arrivals.due_s >= warm_up_s):
         raise ConfigError(
             f"no request is due after the warm-up of {warm_up_s:g} s",
             place="--warm-up-s",
@@ -76,9 +78,10 @@ def build_plan(options: argparse.Namespace) -> LoadPlan:
         target=target,
         texts=texts,
         texts_from=texts_from,
-        due_s=due_s,
-        arrivals=arrivals,
-        connections=connections,
+        due_s=arrivals.due_s,
+        arrivals=arrivals.text,
+        connections=arrivals.connections,
+        may_end_early=arrivals.may_end_early,
         warm_up_s=warm_up_s,
         seconds=seconds,
         timeout_s=timeout_s,
@@ -87,9 +90,15 @@ def build_plan(options: argparse.Namespace) -> LoadPlan:
     )
 
 
-def _read_arrivals(
-    options: argparse.Namespace, end_s: float, seed: int
-) -> tuple[FloatArray | None, str, int | None]:
+@dataclass(frozen=True, kw_only=True)
+class _Arrivals:
+    text: str
+    due_s: FloatArray | None = None
+    connections: int | None = None
+    may_end_early: bool = False
+
+
+def _read_arrivals(options: argparse.Namespace, end_s: float, seed: int) -> _Arrivals:
     if options.arrivals is None:
         for name in ("column", "speed"):
             if getattr(options, name) is not None:
@@ -99,16 +108,18 @@ def _read_arrivals(
     else:
         speed = _number(options.speed or "1", "--speed", least=1e-3, most=1e6)
         column = options.column or DEFAULT_COLUMN
-        due_s = trace_due_times(options.arrivals, column=column, speed=speed, seconds=end_s)
-        return due_s, f"open loop, {options.arrivals} at {speed:g} × its speed", None
+        trace = trace_due_times(options.arrivals, column=column, speed=speed, seconds=end_s)
+        text = f"open loop, {options.arrivals} at {speed:g} × its speed"
+        return _Arrivals(text=text, due_s=trace.due_s, may_end_early=not trace.is_cut)
     if options.rate is not None:
         rate = _number(options.rate, "--rate", least=1e-3, most=_MAX_RATE)
         due_s = poisson_due_times(rate_per_s=rate, seconds=end_s, seed=seed)
-        return due_s, f"open loop, Poisson arrivals, {rate:g}/s", None
+        return _Arrivals(text=f"open loop, Poisson arrivals, {rate:g}/s", due_s=due_s)
     given = options.connections or str(DEFAULT_CONNECTIONS)
     most = _MAX_CONNECTIONS
     count = int(_number(given, "--connections", least=1, most=most, is_whole=True))
-    return None, f"closed loop, {count} connection{'s' if count > 1 else ''}", count
+    text = f"closed loop, {count} connection{'s' if count > 1 else ''}"
+    return _Arrivals(text=text, connections=count)
 
 
 def _read_texts(options: argparse.Namespace, seed: int) -> tuple[TextSource, str]:

@@ -32,18 +32,15 @@ class Report(BaseModel):
     summary: Summary
     notes: tuple[str, ...]
 
-    @property
-    def has_lower_bounds(self) -> bool:
-        """Whether some latencies are at least those shown, because of timeouts."""
-        return self.summary.groups[0].num_timeouts > 0
-
 
 def measured_window(plan: LoadPlan, measured: Measured) -> tuple[float, float]:
     """Return from when to when requests count, seconds since the run began.
 
     A stopped run ends with the stop, a trace that is over before its time with its last end.
     """
-    return plan.warm_up_s, min(plan.end_s, measured.ended_s)
+    if measured.is_stopped or plan.may_end_early:
+        return plan.warm_up_s, min(plan.end_s, measured.ended_s)
+    return plan.warm_up_s, plan.end_s
 
 
 def build_report(plan: LoadPlan, measured: Measured, *, started_at: str) -> Report:
