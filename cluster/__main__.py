@@ -1,4 +1,4 @@
-"""The `textlane demo` command: parsing and calls only."""
+"""The commands `textlane serve` and `textlane demo`: parsing and calls only."""
 
 import argparse
 import sys
@@ -9,6 +9,8 @@ from rich.console import Console
 
 from cluster import COMMANDS
 from cluster.demo import DemoOptions, run_demo
+from cluster.serve_command import run_serve
+from cluster.serve_config import ServeOptions, default_config
 from pipeline.contract.errors import TextlaneError
 from pipeline.contract.interrupts import heed_stop_signals
 
@@ -16,28 +18,21 @@ from pipeline.contract.interrupts import heed_stop_signals
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status.
 
-    0 done, 2 the user's mistake, 130 stopped by Ctrl-C, SIGTERM or a closed terminal.
+    0 done, 2 the user's mistake, 130 stopped by Ctrl-C, SIGTERM or a closed terminal. A server
+    is done when it is stopped after it was ready.
     """
     options = _build_parser().parse_args(argv)
     console = Console(stderr=True, soft_wrap=True)
     heed_stop_signals()
     try:
-        run_demo(
-            DemoOptions(
-                job_config=options.config,
-                serve_config=options.serve_config,
-                sets=tuple(options.sets),
-                is_forced=options.force,
-                num_requests=options.requests,
-            )
-        )
+        options.call(options, console)
     except (TextlaneError, OSError, ImportError) as error:
         if options.debug:
             raise
         console.print(f"error: {error}", style="red", markup=False, highlight=False)
         return 2
     except KeyboardInterrupt:
-        console.print("stopped; nothing is left running, the same command goes on from here")
+        console.print(options.stopped)
         return 130
     return 0
 
@@ -45,6 +40,65 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="textlane")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_serve(commands)
+    _add_demo(commands)
+    return parser
+
+
+def _add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    serve = commands.add_parser(
+        "serve",
+        help=COMMANDS["serve"],
+        description="Serve a bundle on this machine with Ray Serve, behind HAProxy, until Ctrl-C.",
+        epilog="example: textlane serve --bundle outputs/demo_cpu/bundle --port 8080",
+    )
+    serve.add_argument(
+        "--bundle", help="the bundle's folder (default: what the environment or the file names)"
+    )
+    serve.add_argument(
+        "--config", type=Path, help="the Ray Serve file (default: that of serve_app)"
+    )
+    serve.add_argument(
+        "--set",
+        dest="sets",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="override one setting of serving, such as short_replicas=2; may be repeated",
+    )
+    serve.add_argument(
+        "--host", help="address that takes requests; 0.0.0.0: all (default: the file's, 127.0.0.1)"
+    )
+    serve.add_argument("--port", type=_port, help="its port; 0: a free one (default: the file's)")
+    serve.add_argument(
+        "--dashboard-port", type=_port, help="Ray's dashboard (default: 8265 or a free one)"
+    )
+    serve.add_argument(
+        "--no-haproxy",
+        dest="with_haproxy",
+        action="store_false",
+        help="take requests with Ray Serve's own proxy, which is slower",
+    )
+    serve.add_argument("--debug", action="store_true", help="show tracebacks")
+    serve.set_defaults(call=_serve, stopped="stopped before it was ready; nothing is left running")
+
+
+def _serve(options: argparse.Namespace, console: Console) -> None:
+    run_serve(
+        ServeOptions(
+            config=options.config or default_config(),
+            bundle=options.bundle,
+            sets=tuple(options.sets),
+            host=options.host,
+            port=options.port,
+            dashboard_port=options.dashboard_port,
+            with_haproxy=options.with_haproxy,
+        ),
+        console,
+    )
+
+
+def _add_demo(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     demo = commands.add_parser(
         "demo",
         help=COMMANDS["demo"],
@@ -71,7 +125,28 @@ def _build_parser() -> argparse.ArgumentParser:
         "--requests", type=_count, default=400, help="requests to send (default: %(default)s)"
     )
     demo.add_argument("--debug", action="store_true", help="show tracebacks")
-    return parser
+    demo.set_defaults(
+        call=_demo, stopped="stopped; nothing is left running, the same command goes on from here"
+    )
+
+
+def _demo(options: argparse.Namespace, console: Console) -> None:
+    del console  # It shows its table on standard output and its stages in its own way.
+    run_demo(
+        DemoOptions(
+            job_config=options.config,
+            serve_config=options.serve_config,
+            sets=tuple(options.sets),
+            is_forced=options.force,
+            num_requests=options.requests,
+        )
+    )
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"must be a number from 0 to 65535, got {text!r}")
+    return int(text)
 
 
 def _count(text: str) -> int:

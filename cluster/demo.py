@@ -4,20 +4,21 @@ import json
 import os
 import secrets
 import shutil
-import socket
 import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 from rich.console import Console
 
 from cluster.process import owned_process, run_to_end
+from cluster.serve_config import ServeOptions, ServingPlan, plan_serving, read_serve_file
+from cluster.serving import serving
+from cluster.serving_env import free_port
 from cluster.summary import build_summary, render_summary
-from cluster.traffic import TrafficFigures, send_texts, wait_until_healthy
+from cluster.traffic import TrafficFigures, send_texts
 from pipeline.contract.errors import ConfigError
 from pipeline.contract.folder import write_text_atomically
 from pipeline.contract.shards import Shards, load_shards
@@ -54,7 +55,7 @@ def run_demo(options: DemoOptions) -> None:
         output_dir = _job_output(options, environ)
         run_to_end(_pipeline_command("run", options), environ=environ)
         console.print("[bold]serve[/bold]: starting Ray Serve", highlight=False)
-        traffic = _serve_and_ask(options, output_dir, environ)
+        traffic = _serve_and_ask(options, output_dir)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     summary = build_summary(output_dir, asdict(traffic))
@@ -83,56 +84,26 @@ def _job_output(options: DemoOptions, environ: dict[str, str]) -> Path:
     return Path(json.loads(text)["output_dir"]["value"])
 
 
-def _serve_and_ask(
-    options: DemoOptions, output_dir: Path, environ: dict[str, str]
-) -> TrafficFigures:
-    config, base_url = write_serve_config(options.serve_config, output_dir)
+def _serve_and_ask(options: DemoOptions, output_dir: Path) -> TrafficFigures:
+    plan = plan_demo_serving(options.serve_config, output_dir)
     texts, labels = _pick_texts(load_shards(output_dir / "shards"), options.num_requests)
-    command = [sys.executable, "-m", "ray.serve.scripts", "run", str(config)]
-    log = output_dir / "serve.log"
-    with owned_process(command, environ=environ, log=log) as server:
-        wait_until_healthy(base_url, is_alive=lambda: server.poll() is None, log=log)
-        return send_texts(base_url, texts, labels=labels)
+    with serving(plan, environ=os.environ, log=output_dir / "serve.log") as server:
+        return send_texts(server.plan.base_url, texts, labels=labels)
 
 
-def write_serve_config(template: Path, output_dir: Path) -> tuple[Path, str]:
-    """Write ``serve.yaml`` for this job's bundle; return it and the address it will answer at.
+def plan_demo_serving(serve_config: Path, output_dir: Path) -> ServingPlan:
+    """Return how to serve this job's bundle, on the file's port or a free one where it is taken.
 
-    The port is the template's, or a free one where that port is taken.
-
-    Raises:
-        ConfigError: the template is not a Ray Serve configuration of one application.
+    The configuration is left as ``serve.yaml`` beside the bundle.
     """
-    try:
-        config: dict[str, Any] = yaml.safe_load(template.read_text(encoding="utf-8"))
-        http, arguments = config["http_options"], config["applications"][0]["args"]
-        host, port = str(http["host"]), int(http["port"])
-    except (OSError, yaml.YAMLError, KeyError, IndexError, TypeError, ValueError) as error:
-        raise ConfigError(
-            f"not a Ray Serve configuration with http_options and one application: {error!r}",
-            place=str(template),
-        ) from error
-    http["port"] = port if _is_free(host, port) else _free_port(host)
-    arguments["bundle"] = str((output_dir / "bundle").resolve())
-    path = output_dir / "serve.yaml"
-    write_text_atomically(path, yaml.safe_dump(config, sort_keys=False))
-    return path, f"http://{host}:{http['port']}"
-
-
-def _is_free(host: str, port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError:
-            return False
-    return True
-
-
-def _free_port(host: str) -> int:
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
+    http = read_serve_file(serve_config)["http_options"]
+    port = free_port(str(http["host"]), preferred=int(http["port"]))
+    plan = plan_serving(
+        ServeOptions(config=serve_config, bundle=str(output_dir / "bundle"), port=port), os.environ
+    )
+    text = yaml.safe_dump(plan.config, sort_keys=False)
+    write_text_atomically(output_dir / "serve.yaml", text)
+    return plan
 
 
 def _pick_texts(shards: Shards, num_requests: int) -> tuple[list[str], Sequence[str] | None]:

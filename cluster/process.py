@@ -1,5 +1,6 @@
 """Child processes that never outlive the command that started them."""
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from pipeline.contract.errors import CommandError
 _INTERRUPT_GRACE_S = 30.0
 _TERMINATE_GRACE_S = 5.0
 _KILL_GRACE_S = 5.0
+_PR_SET_PDEATHSIG = 1
 
 
 def run_to_end(command: Sequence[str], *, environ: Mapping[str, str]) -> None:
@@ -29,7 +31,11 @@ def run_to_end(command: Sequence[str], *, environ: Mapping[str, str]) -> None:
 
 @contextmanager
 def owned_process(
-    command: Sequence[str], *, environ: Mapping[str, str], log: Path | None
+    command: Sequence[str],
+    *,
+    environ: Mapping[str, str],
+    log: Path | None,
+    grace_s: float | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start a command in a process group of its own and end the whole group with the block.
 
@@ -37,6 +43,7 @@ def owned_process(
         command: program and arguments.
         environ: the whole environment of the process.
         log: file for its output, or None to share ours.
+        grace_s: seconds to end by itself when it is asked to; None is 30.
     """
     with open(log or os.devnull, "wb") as output:
         process = subprocess.Popen(
@@ -46,23 +53,28 @@ def owned_process(
             stdout=output if log else None,
             stderr=subprocess.STDOUT if log else None,
             start_new_session=True,
-            preexec_fn=_heed_interrupts,
+            preexec_fn=_begin_child,
         )
         try:
             yield process
         finally:
-            _end_group(process)
+            _end_group(process, _INTERRUPT_GRACE_S if grace_s is None else grace_s)
 
 
-def _heed_interrupts() -> None:
+_LIBC = ctypes.CDLL(None)  # Not to be loaded between fork and exec.
+
+
+def _begin_child() -> None:
     # Started in the background of a script we may ignore SIGINT, and children inherit that.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # Killed with SIGKILL we could not end it.
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
-def _end_group(process: subprocess.Popen[bytes]) -> None:
+def _end_group(process: subprocess.Popen[bytes], interrupt_grace_s: float) -> None:
     """Ask with SIGINT, then SIGTERM, then SIGKILL; return when the leader has gone."""
     for number, grace_s in (
-        (signal.SIGINT, _INTERRUPT_GRACE_S),
+        (signal.SIGINT, interrupt_grace_s),
         (signal.SIGTERM, _TERMINATE_GRACE_S),
         (signal.SIGKILL, _KILL_GRACE_S),
     ):

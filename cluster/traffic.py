@@ -1,10 +1,9 @@
 """Real HTTP requests against a served bundle, timed from the client's side."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
 import httpx
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from pipeline.contract.errors import CommandError
 
 _PREDICT = "/v1/predict"
-_HEALTH = "/healthz"
+_READY, _HEALTH = "/readyz", "/healthz"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,34 +27,19 @@ class TrafficFigures:
     requests_per_s: float
 
 
-def wait_until_healthy(
-    base_url: str, *, is_alive: Callable[[], bool], log: Path, timeout_s: float = 120.0
-) -> None:
-    """Return when ``/healthz`` answers 200; ``log`` is where the server's own words are.
+def is_ready(base_url: str) -> bool:
+    """Return whether the server can answer; False too while nothing listens there.
 
-    Raises:
-        CommandError: the server ended, or did not answer in time.
+    ``/readyz`` is asked, and ``/healthz`` where there is no such page.
     """
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        try:
-            if (
-                httpx.get(f"{base_url}{_HEALTH}", timeout=5.0, trust_env=False).status_code
-                == httpx.codes.OK
-            ):
-                return
-        except httpx.TransportError:
-            pass  # Refused until the proxy listens: the deadline below tells a real failure.
-        if not is_alive():
-            raise CommandError(
-                "the server ended before it was healthy", place=base_url, remedy=f"See {log}."
-            )
-        time.sleep(0.25)
-    raise CommandError(
-        f"the server was not healthy within {timeout_s:.0f} s",
-        place=base_url,
-        remedy=f"See {log}.",
-    )
+    try:
+        with httpx.Client(base_url=base_url, timeout=5.0, trust_env=False) as client:
+            response = client.get(_READY)
+            if response.status_code == httpx.codes.NOT_FOUND:
+                response = client.get(_HEALTH)
+    except httpx.TransportError:
+        return False
+    return response.status_code == httpx.codes.OK
 
 
 def send_texts(

@@ -32,6 +32,7 @@ examples:
   textlane config --explain
   textlane inspect outputs/demo_cpu/shards
   textlane predict --bundle outputs/demo_cpu/bundle "A film to see twice."
+  textlane serve --bundle outputs/demo_cpu/bundle
   textlane demo --config job_configs/demo_cpu.yaml
 
 A value on the command line beats one in the environment, which beats the file.

@@ -1,6 +1,7 @@
 """Logits to answers: probabilities, the label or labels of a text, the labels of its words."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +13,24 @@ from serve_app.schemas import (
     LabelAnswer,
     MultiLabelAnswer,
     SequenceAnswer,
+    Timings,
     TokenAnswer,
     WordAnswer,
 )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AnswerDetail:
+    """What an answer says beside its label; none of it for the token task but the timings."""
+
+    with_scores: bool = False
+    """Name the score of every label."""
+    top_k: int | None = None
+    """Name so many labels with the highest scores."""
+    timings: Timings | None = None
+
+
+NO_DETAIL = AnswerDetail()
 
 
 def softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -30,7 +46,7 @@ def build_answer(
     *,
     task: str,
     labels: Sequence[str],
-    with_scores: bool = False,
+    detail: AnswerDetail = NO_DETAIL,
 ) -> AnyAnswer:
     """Return the answer to one text.
 
@@ -39,45 +55,56 @@ def build_answer(
         logits: ``float32 [num_labels]``, or ``[seq, num_labels]`` for the token task.
         task: the bundle's task.
         labels: label names by their index on the last axis.
-        with_scores: name the score of every label (not for the token task).
+        detail: what to say beside the label.
     """
     if task == MULTI_LABEL_TASK:
-        return _give_labels(row, label_scores(logits), labels, with_scores=with_scores)
+        return _give_labels(row, label_scores(logits), labels, detail)
     probabilities = softmax(logits)
     if task == TOKEN_TASK:
         return TokenAnswer(
             words=_label_words(row, probabilities, labels),
             lane=row.lane,
             num_tokens=row.num_tokens,
-            is_truncated=row.encoded.is_truncated,
+            is_truncated=row.is_truncated,
+            timings=detail.timings,
         )
     best = int(probabilities.argmax())
-    scores = dict(zip(labels, probabilities.tolist(), strict=True)) if with_scores else None
     return SequenceAnswer(
         label=labels[best],
         score=float(probabilities[best]),
-        scores=scores,
+        scores=_all_scores(probabilities, labels) if detail.with_scores else None,
+        top=_highest(probabilities, labels, detail.top_k) if detail.top_k else None,
         lane=row.lane,
         num_tokens=row.num_tokens,
-        is_truncated=row.encoded.is_truncated,
+        is_truncated=row.is_truncated,
+        timings=detail.timings,
     )
 
 
+def _all_scores(scores: NDArray[np.float64], labels: Sequence[str]) -> dict[str, float]:
+    return dict(zip(labels, scores.tolist(), strict=True))
+
+
+def _highest(
+    scores: NDArray[np.float64], labels: Sequence[str], num_labels: int
+) -> list[LabelAnswer]:
+    by_score = np.argsort(-scores, kind="stable")[:num_labels].tolist()
+    return [LabelAnswer(label=labels[index], score=float(scores[index])) for index in by_score]
+
+
 def _give_labels(
-    row: EncodedRow, scores: NDArray[np.float64], labels: Sequence[str], *, with_scores: bool
+    row: EncodedRow, scores: NDArray[np.float64], labels: Sequence[str], detail: AnswerDetail
 ) -> MultiLabelAnswer:
-    by_score = np.argsort(-scores, kind="stable").tolist()
-    is_given = given_labels(scores)
+    # Those given are the highest, since one threshold holds for all.
+    num_given = int(given_labels(scores).sum())
     return MultiLabelAnswer(
-        labels=[
-            LabelAnswer(label=labels[index], score=float(scores[index]))
-            for index in by_score
-            if is_given[index]
-        ],
-        scores=dict(zip(labels, scores.tolist(), strict=True)) if with_scores else None,
+        labels=_highest(scores, labels, num_given),
+        scores=_all_scores(scores, labels) if detail.with_scores else None,
+        top=_highest(scores, labels, detail.top_k) if detail.top_k else None,
         lane=row.lane,
         num_tokens=row.num_tokens,
-        is_truncated=row.encoded.is_truncated,
+        is_truncated=row.is_truncated,
+        timings=detail.timings,
     )
 
 
@@ -86,15 +113,17 @@ def _label_words(
 ) -> list[WordAnswer]:
     # As in training, the first token of a word speaks for it.
     first_tokens: dict[int, int] = {}
-    for position, word in enumerate(row.encoded.word_ids.tolist()):
+    for position, word in enumerate([] if row.word_ids is None else row.word_ids.tolist()):
         if word >= 0:
             first_tokens.setdefault(word, position)
     answers = []
-    for index, word in enumerate(row.words):
+    for index, span in enumerate(row.words):
         label, score = None, None
         if index in first_tokens:
             of_word = probabilities[first_tokens[index]]
             best = int(of_word.argmax())
             label, score = labels[best], float(of_word[best])
-        answers.append(WordAnswer(word=word, label=label, score=score))
+        answers.append(
+            WordAnswer(word=span.word, label=label, score=score, start=span.start, end=span.end)
+        )
     return answers

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
 from pipeline.contract.bundle import ModelName
 from pipeline.contract.errors import ConfigError
@@ -21,7 +21,22 @@ _JOB_KEYS = {"data", "output_dir", "task", "train"}
 """Settings that stand in files of jobs and in no file of serving."""
 
 Count = Annotated[int, Field(ge=1)]
+_MIN_KEY_CHARS = 8
 PositiveFloat = Annotated[float, Field(gt=0.0, strict=False)]
+
+
+def _check_keys(keys: object) -> object:
+    # Pydantic's own complaints quote the value, which is a secret here.
+    if keys is not None and (not isinstance(keys, list) or not keys):
+        raise ValueError('must be a list of keys, such as ["a-long-random-key"], or null')
+    for key in keys or ():
+        if not isinstance(key, str | SecretStr) or len(key) < _MIN_KEY_CHARS:
+            raise ValueError(f"each key must be a string of {_MIN_KEY_CHARS} or more characters")
+    return keys
+
+
+ApiKeys = Annotated[list[SecretStr] | None, BeforeValidator(_check_keys)]
+"""Printed as asterisks wherever settings are shown."""
 
 
 class ServeSettings(Settings):
@@ -51,8 +66,15 @@ class ServeSettings(Settings):
     32, or what the bundle allows."""
     batch_wait_timeout_ms: Annotated[float, Field(ge=0.0, strict=False)] = 10.0
     """Milliseconds that a lane waits for more texts; raising it adds latency at low load."""
+    wait_when_idle: bool = False
+    """Wait that long for company also when nothing else waits; a lone request then pays it."""
+    window_batches: Annotated[int, Field(ge=1, le=64)] = 4
+    """Full batches' worth of waiting texts that a lane sorts together; more means less padding
+    under load, and more texts that may run before an older one."""
+    coalesce_ms: Annotated[float, Field(ge=0.0, le=100.0, strict=False)] = 2.0
+    """Milliseconds that an ingress collects texts for one call while another is under way."""
     max_queued_requests: Count = 512
-    """Texts that one ingress replica has in hand; more are refused with 503."""
+    """Texts that one ingress replica has in hand; more are refused with 429."""
     request_timeout_s: PositiveFloat = 30.0
     """Seconds from request to answer; later ones are given up with 504."""
     max_text_chars: Count | None = None
@@ -61,6 +83,13 @@ class ServeSettings(Settings):
     """Texts in one request."""
     max_body_bytes: Count = 4 * 1024 * 1024
     """Bytes of one request's body."""
+    on_too_long: Literal["truncate", "reject"] = "truncate"
+    """A text of over max_seq_len tokens: cut off its end and say so, or refuse it with 422."""
+    api_keys: ApiKeys = None
+    """Who sends none of these keys gets 401 from ``/v1/…``; null asks for none. Set it from the
+    environment (``TEXTLANE_SERVE__API_KEYS='[…]'``) rather than in a file that others read."""
+    log_texts: bool = False
+    """Put the texts into the log line of their request; off, because texts are private."""
     ingress_replicas: Count = 1
     """Processes that speak HTTP and tokenise."""
     short_replicas: Count = 1

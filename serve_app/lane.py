@@ -1,26 +1,25 @@
-"""The lane deployment: collect texts, sort them by length, run, answer in request order."""
+"""The lane deployment: one model session behind a queue of texts."""
 
-import asyncio
 import logging
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from ray import serve
-from ray.exceptions import RayError
-from ray.serve.exceptions import BackPressureError
-from ray.serve.handle import DeploymentHandle
 
-from pipeline.contract.errors import InferenceError, NotReadyError, OverloadedError
+from pipeline.contract.errors import NotReadyError
+from serve_app.batcher import Batcher, GroupRun
 from serve_app.config import ServeSettings
+from serve_app.lane_call import LaneAnswer, LaneRow
 from serve_app.limits import LaneName
 from serve_app.metrics import LaneMetrics
 from serve_app.served import open_served
-from serve_app.session import Logits, Row, ScoringSession, score_rows
+from serve_app.session import ScoringSession
+from serve_app.window import BatchLimits
 
 _logger = logging.getLogger(__name__)
+# As many calls as a lane may hold: what is collected goes on to the batcher and never waits
+# for what was collected before it.
+_MAX_COLLECTED = 4096
 
 
 class Lane:
@@ -38,87 +37,72 @@ class Lane:
             FolderError: (or a subtype) the bundle is not the one or not usable.
         """
         served = open_served(settings, expected_version=version)
-        manifest, self._limits = served.bundle.manifest, served.limits
+        manifest, limits = served.bundle.manifest, served.limits
         self._version = served.version
-        self._session = ScoringSession(
+        session = ScoringSession(
             served.model_path,
             pad_token_id=manifest.pad_token_id,
             num_labels=len(manifest.labels),
-            num_threads=self._limits.threads_per_replica,
+            num_threads=limits.threads_per_replica,
             device=settings.device,
         )
-        self._session.warm_up(self._limits.warm_up(name))
+        session.warm_up(limits.warm_up(name))
         self._metrics = LaneMetrics(name)
-        # One thread: the session uses its own threads, and the event loop stays free.
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="session")
-        queue: Any = self._score_batch  # Ray's stub hides what the decorator adds.
-        queue.set_max_batch_size(self._limits.max_batch_requests)
+        self._hung_after_s = settings.request_timeout_s
+        self._batcher = Batcher(
+            session,
+            limits=BatchLimits(
+                max_batch_tokens=limits.max_batch_tokens,
+                max_batch_requests=limits.max_batch_requests,
+                window_batches=settings.window_batches,
+            ),
+            on_run=self._observe,
+        )
+        queue: Any = self._collect  # Ray's stub hides what the decorator adds.
+        queue.set_max_batch_size(limits.max_batch_requests)
         queue.set_batch_wait_timeout_s(settings.batch_wait_timeout_ms / 1000.0)
+        self._waits_when_idle = settings.wait_when_idle
 
-    async def score(self, input_ids: NDArray[np.int32]) -> Logits | InferenceError:
-        """Return a row's logits, or why the model gave none.
+    async def score_rows(self, rows: list[LaneRow]) -> list[LaneAnswer]:
+        """Return what became of each row, in order; cancelling this drops them.
 
-        ``float32 [num_labels]``, or ``[seq, num_labels]`` for the token task.
+        Calls are collected for ``batch_wait_timeout_ms`` only while a full batch waits already:
+        then collecting costs no time. A lone request never waits for company.
         """
-        outcome: Logits | InferenceError = await self._score_batch(input_ids)
-        return outcome
+        if not self._waits_when_idle and self._batcher.batches_waiting < 1.0:
+            return await self._batcher.score(rows)
+        answers: list[LaneAnswer] = await self._collect(rows)
+        return answers
+
+    async def forget(self, request_ids: list[str]) -> None:
+        """Drop the rows of requests that nobody waits for."""
+        self._batcher.forget(request_ids)
 
     async def version(self) -> str:
         """Return the version that this replica serves."""
         return self._version
 
-    @serve.batch(max_batch_size=32, batch_wait_timeout_s=0.01)
-    async def _score_batch(self, rows: list[Row]) -> list[Logits | InferenceError]:
-        run = partial(
-            score_rows,
-            self._session,
-            rows,
-            max_batch_tokens=self._limits.max_batch_tokens,
-            max_batch_requests=self._limits.max_batch_requests,
-            on_group=self._metrics.observe_group,
-        )
-        outcomes = await asyncio.get_running_loop().run_in_executor(self._executor, run)
-        for outcome in outcomes:
-            if isinstance(outcome, InferenceError):
-                _logger.error("a text could not be scored", exc_info=outcome)
-        return outcomes
-
-
-class RemoteLane:
-    """A lane as the ingress sees it: Ray's failures become errors of ours."""
-
-    def __init__(self, handle: DeploymentHandle[Any]) -> None:
-        """Take the handle of a lane deployment."""
-        self._handle = handle
-
-    async def score(self, input_ids: NDArray[np.int32]) -> Logits | InferenceError:
-        """Return :meth:`Lane.score` of a replica; cancelling this cancels the work there.
+    async def check_health(self) -> None:
+        """Let Ray Serve replace a replica whose session hangs.
 
         Raises:
-            OverloadedError: Ray Serve refused the call, its queue is full.
-            NotReadyError: the replica was lost.
+            NotReadyError: one model run takes longer than a whole request may.
         """
-        response: Any = self._handle.score.remote(input_ids)
-        try:
-            outcome: Logits | InferenceError = await response
-            return outcome
-        except asyncio.CancelledError:
-            response.cancel()
-            raise
-        except BackPressureError as error:
-            raise OverloadedError("the lane's queue is full") from error
-        except RayError as error:
-            raise NotReadyError(
-                "a model replica was lost while it worked", remedy="Send the request again."
-            ) from error
+        if self._batcher.running_s > self._hung_after_s:
+            raise NotReadyError("the model run hangs", value=f"{self._batcher.running_s:.1f} s")
 
-    async def version(self) -> str:
-        """Return the version that a replica serves.
+    @serve.batch(
+        max_batch_size=32, batch_wait_timeout_s=0.01, max_concurrent_batches=_MAX_COLLECTED
+    )
+    async def _collect(self, calls: list[list[LaneRow]]) -> list[list[LaneAnswer]]:
+        answers = iter(await self._batcher.score([row for rows in calls for row in rows]))
+        return [[next(answers) for _ in rows] for rows in calls]
 
-        Raises:
-            NotReadyError: the replica was lost.
-        """
-        try:
-            return str(await self._handle.version.remote())
-        except RayError as error:
-            raise NotReadyError("a model replica was lost") from error
+    def _observe(self, run: GroupRun) -> None:
+        self._metrics.observe_group(run.lengths)
+        if run.num_failed:
+            _logger.error("%d texts failed of %s", run.num_failed, _shown(run.request_ids))
+
+
+def _shown(request_ids: Sequence[str]) -> str:
+    return ", ".join(sorted(set(request_ids)))

@@ -32,6 +32,8 @@ class ServingLimits:
     max_queued_requests: int
     request_timeout_s: float
     threads_per_replica: int
+    refuses_too_long: bool
+    """Whether a text over ``max_seq_len`` is refused instead of cut."""
     origins: Mapping[str, str]
     """Field → ``setting``, ``tuning`` or ``default``, of those that a tuning can decide."""
 
@@ -91,6 +93,7 @@ def resolve_limits(
         max_body_bytes=settings.max_body_bytes,
         max_queued_requests=settings.max_queued_requests,
         request_timeout_s=settings.request_timeout_s,
+        refuses_too_long=settings.on_too_long == "reject",
         origins=origins,
         **values,
     )

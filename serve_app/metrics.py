@@ -11,8 +11,11 @@ from typing import Any, Literal
 from ray.serve import metrics as ray_metrics
 
 from pipeline.contract.batching import padded_token_count
+from serve_app.request_record import RequestRecord
 
 LATENCY_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
+NO_LANE = "none"
+"""Label of requests that no lane was asked for."""
 ROW_BUCKETS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 
 
@@ -33,15 +36,30 @@ REQUEST_LATENCY = MetricSpec(
     kind="histogram",
     unit="seconds",
     description="Time from the request's arrival at the ingress to its whole answer.",
-    tag_keys=("path",),
+    tag_keys=("path", "lane", "version"),
+    boundaries=LATENCY_BUCKETS_S,
+)
+STAGE_LATENCY = MetricSpec(
+    name="textlane_stage_latency_seconds",
+    kind="histogram",
+    unit="seconds",
+    description="Time of a predict request in one stage: tokenise, queue or session.",
+    tag_keys=("stage", "lane", "version"),
     boundaries=LATENCY_BUCKETS_S,
 )
 REQUESTS = MetricSpec(
     name="textlane_requests",
     kind="counter",
     unit="requests",
-    description="Answered requests by HTTP status.",
-    tag_keys=("path", "status"),
+    description="Requests by HTTP status and outcome: ok or the code of the error.",
+    tag_keys=("path", "status", "outcome", "lane", "version"),
+)
+TRUNCATED_TEXTS = MetricSpec(
+    name="textlane_truncated_texts",
+    kind="counter",
+    unit="texts",
+    description="Texts whose end was cut off at max_seq_len; compare with textlane_rows.",
+    tag_keys=("lane", "version"),
 )
 BATCH_ROWS = MetricSpec(
     name="textlane_batch_rows",
@@ -72,7 +90,8 @@ PADDED_TOKENS = MetricSpec(
     description="Tokens that the model ran, padding included; compare with real tokens.",
     tag_keys=("lane",),
 )
-ALL_METRICS = (REQUEST_LATENCY, REQUESTS, BATCH_ROWS, ROWS, REAL_TOKENS, PADDED_TOKENS)
+INGRESS_METRICS = (REQUEST_LATENCY, STAGE_LATENCY, REQUESTS, TRUNCATED_TEXTS)
+ALL_METRICS = (*INGRESS_METRICS, BATCH_ROWS, ROWS, REAL_TOKENS, PADDED_TOKENS)
 
 
 class IngressMetrics:
@@ -81,12 +100,32 @@ class IngressMetrics:
     def __init__(self) -> None:
         """Register the metrics with Ray."""
         self._latency = _build_histogram(REQUEST_LATENCY)
+        self._stage = _build_histogram(STAGE_LATENCY)
         self._requests = _build_counter(REQUESTS)
+        self._truncated = _build_counter(TRUNCATED_TEXTS)
 
-    def observe_request(self, *, path: str, status: int, latency_s: float) -> None:
-        """Count one answered request."""
-        self._latency.observe(latency_s, tags={"path": path})
-        self._requests.inc(tags={"path": path, "status": str(status)})
+    def observe_request(self, record: RequestRecord) -> None:
+        """Count one request at its end."""
+        origin = {"lane": record.lane or NO_LANE, "version": record.version}
+        self._latency.observe(record.total_ms / 1000.0, tags={"path": record.path, **origin})
+        self._requests.inc(
+            tags={
+                "path": record.path,
+                "status": str(record.status),
+                "outcome": record.code,
+                **origin,
+            }
+        )
+        stages = (
+            ("tokenise", record.tokenise_ms),
+            ("queue", record.queue_ms),
+            ("session", record.session_ms),
+        )
+        for stage, time_ms in stages:
+            if time_ms is not None:
+                self._stage.observe(time_ms / 1000.0, tags={"stage": stage, **origin})
+        if record.num_truncated:
+            self._truncated.inc(float(record.num_truncated), tags=origin)
 
 
 class LaneMetrics:

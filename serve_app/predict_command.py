@@ -18,7 +18,7 @@ from pipeline.contract.errors import (
 )
 from pipeline.contract.tokenization import TextEncoder
 from serve_app import COMMANDS
-from serve_app.answers import build_answer
+from serve_app.answers import AnswerDetail, build_answer
 from serve_app.complaints import print_error, print_warning
 from serve_app.config import ServeSettings, load_serve_settings
 from serve_app.encoding import EncodedRow, check_pairing, encode_pair, encode_texts
@@ -29,6 +29,7 @@ from serve_app.served import Served, open_served
 from serve_app.session import ScoringSession, score_rows
 
 _TEXTS_AT_ONCE = 256
+_DETAIL = AnswerDetail(with_scores=True)
 _EPILOG = """\
 examples:
   textlane predict "A film to see twice."
@@ -146,12 +147,12 @@ def _label(
     )
     waiting = iter(inputs)
     while chunk := list(itertools.islice(waiting, _TEXTS_AT_ONCE)):
-        rows = _encode_good(chunk, encoder, served)
+        rows = _encode(chunk, encoder, served)
         good = [row for row in rows if isinstance(row, EncodedRow)]
         scored = iter(
             score_rows(
                 session,
-                [row.encoded.input_ids for row in good],
+                [row.input_ids for row in good],
                 max_batch_tokens=limits.max_batch_tokens,
                 max_batch_requests=limits.max_batch_requests,
             )
@@ -165,7 +166,7 @@ def _label(
                 yield given, InferenceError(outcome.problem, place=given.place)
                 continue
             answer = build_answer(
-                row, outcome, task=manifest.task, labels=manifest.labels, with_scores=True
+                row, outcome, task=manifest.task, labels=manifest.labels, detail=_DETAIL
             )
             yield given, answer
 
@@ -175,37 +176,31 @@ def _threads_of_both_lanes(limits: ServingLimits) -> int:
     return min(2 * limits.threads_per_replica, max(limits.threads_per_replica, usable_cpus()))
 
 
-def _encode_good(
+def _encode(
     inputs: Sequence[_Input], encoder: TextEncoder, served: Served
 ) -> Sequence[EncodedRow | RequestError]:
+    if served.bundle.manifest.takes_pairs:
+        return [_encode_pair(given, encoder, served) for given in inputs]
+    return encode_texts(
+        [given.text for given in inputs],
+        encoder=encoder,
+        task=served.bundle.manifest.task,
+        limits=served.limits,
+        places=[given.place for given in inputs],
+    )
+
+
+def _encode_pair(given: _Input, encoder: TextEncoder, served: Served) -> EncodedRow | RequestError:
     try:
-        return _encode(inputs, encoder, served)
-    except RequestError as error:
-        if len(inputs) == 1:
-            return [error]
-    # Together is faster; one by one only finds out which of them cannot be encoded.
-    return [row for given in inputs for row in _encode_good([given], encoder, served)]
-
-
-def _encode(inputs: Sequence[_Input], encoder: TextEncoder, served: Served) -> list[EncodedRow]:
-    if not served.bundle.manifest.takes_pairs:
-        return encode_texts(
-            [given.text for given in inputs],
-            encoder=encoder,
-            task=served.bundle.manifest.task,
-            limits=served.limits,
-            places=[given.place for given in inputs],
-        )
-    return [
-        encode_pair(
+        return encode_pair(
             given.text,
             given.text_pair or "",
             encoder=encoder,
             limits=served.limits,
             places=(given.place, f"--pair of {given.place}"),
         )
-        for given in inputs
-    ]
+    except RequestError as error:
+        return error
 
 
 def _read_arguments(texts: Sequence[str], pairs: Sequence[str]) -> list[_Input]:

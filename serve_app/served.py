@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.contract.bundle import Bundle, load_bundle
-from pipeline.contract.errors import AlteredFileError, MissingFileError
-from pipeline.contract.folder import MANIFEST_NAME
+from pipeline.contract.bundle import Bundle, demand_bundle, load_bundle
+from pipeline.contract.errors import AlteredFileError
 from serve_app.config import ServeSettings
 from serve_app.limits import ServingLimits, resolve_limits
 from serve_app.tuning import find_tuning
@@ -90,13 +89,5 @@ def load_served_bundle(folder: Path, *, named_by: str) -> Bundle:
         FolderError: the folder is not a bundle.
     """
     folder = folder.resolve()
-    if not (folder / MANIFEST_NAME).is_file():
-        raise _no_bundle(folder, named_by)
+    demand_bundle(folder, named_by=named_by)
     return load_bundle(folder)
-
-
-def _no_bundle(folder: Path, named_by: str) -> MissingFileError:
-    remedy = f"Run `make demo` to make one, or set {named_by} to the folder of yours."
-    if (folder / "bundle" / MANIFEST_NAME).is_file():
-        remedy = f"Did you mean {folder / 'bundle'}? Set {named_by} to it."
-    return MissingFileError("there is no bundle here", place=str(folder), remedy=remedy)

@@ -1,23 +1,25 @@
 """The road of one request: admit, tokenise, choose lanes, wait, build answers; no HTTP."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from pipeline.contract.errors import (
     DeadlineError,
-    InferenceError,
     InvalidRequestError,
     NotReadyError,
     OverloadedError,
+    RequestError,
+    ServiceError,
+    TextlaneError,
+    TooManyTextsError,
 )
 from pipeline.contract.tokenization import TextEncoder
-from serve_app.answers import build_answer
+from serve_app.answers import NO_DETAIL, AnswerDetail, build_answer
 from serve_app.encoding import (
+    TOKEN_TASK,
     EncodedRow,
     check_pairing,
     encode_pair,
@@ -25,20 +27,26 @@ from serve_app.encoding import (
     encode_words,
     name_places,
 )
+from serve_app.lane_call import LaneAnswer, LaneRow
 from serve_app.limits import LaneName
-from serve_app.schemas import AnyAnswer, PredictRequest
+from serve_app.request_record import RequestRecord
+from serve_app.schemas import AnyAnswer, PredictRequest, Timings
 from serve_app.served import Served
 
+Outcome = AnyAnswer | RequestError | ServiceError
+"""What became of one text of a request."""
 _HEALTH_TIMEOUT_S = 5.0
 # Tokenising this many characters takes about a millisecond; more would hold up the loop.
 _MAX_INLINE_CHARS = 8192
+_Encoded = EncodedRow | RequestError
+_Scored = LaneAnswer | RequestError | ServiceError
 
 
 class Lane(Protocol):
     """A queue in front of model replicas."""
 
-    async def score(self, input_ids: NDArray[np.int32]) -> NDArray[np.float32] | InferenceError:
-        """Return a row's logits, or why the model gave none."""
+    async def score(self, row: LaneRow) -> LaneAnswer:
+        """Return what became of a row; cancelling this drops the row."""
         ...
 
     async def version(self) -> str:
@@ -50,40 +58,57 @@ class PredictService:
     """Answers requests from the lanes, within limits; one for each ingress process."""
 
     def __init__(
-        self, served: Served, *, encoder: TextEncoder, lanes: Mapping[LaneName, Lane]
+        self,
+        served: Served,
+        *,
+        encoder: TextEncoder,
+        lanes: Mapping[LaneName, Lane],
+        logs_texts: bool = False,
     ) -> None:
-        """Take a bundle, its tokenizer and the lanes that run its model."""
+        """Take a bundle, its tokenizer and the lanes that run its model.
+
+        Args:
+            served: the bundle and its limits.
+            encoder: its tokenizer.
+            lanes: what runs its model.
+            logs_texts: put the texts into the records of their requests.
+        """
         self.served = served
         self._encoder = encoder
         self._lanes = lanes
+        self._logs_texts = logs_texts
         self._num_texts = 0
 
-    async def predict(self, request: PredictRequest) -> list[AnyAnswer]:
-        """Return one answer for each text of a request, in order.
+    async def predict(self, request: PredictRequest, record: RequestRecord) -> list[Outcome]:
+        """Return an answer or error for each text of a request, in order.
+
+        Args:
+            request: what is asked.
+            record: has the request's id and deadline; gets its figures.
 
         Raises:
-            RequestError: (a subtype) the request cannot be answered as sent.
-            OverloadedError: too many texts are in hand already.
-            DeadlineError: the answer was not there in time.
-            InferenceError: the model failed on a text.
+            RequestError: (a subtype) nothing of the request can be answered as sent.
+            OverloadedError: too many texts are in hand already, or the lane's queue is full.
+            DeadlineError: no answer was there in time.
+            NotReadyError: the lane cannot answer.
         """
-        limits = self.served.limits
-        num_texts = len(request.texts) if request.texts is not None else 1
-        if num_texts > limits.max_texts_per_request:
-            raise InvalidRequestError(
-                f"{num_texts} texts are over the limit of {limits.max_texts_per_request}",
-                place="texts",
-                remedy="Send them in several requests.",
-            )
-        with self._admitted(num_texts):
-            try:
-                async with asyncio.timeout(limits.request_timeout_s):
-                    return await self._answer(request)
-            except TimeoutError:
-                raise DeadlineError(
-                    f"no answer within {limits.request_timeout_s:g} s",
-                    remedy="Send it again later, or send fewer texts at once.",
-                ) from None
+        self._check_request(request)
+        texts = _texts_of(request)
+        record.num_texts = len(request.texts) if request.texts is not None else 1
+        if self._logs_texts:
+            record.texts = [str(text) for text in texts]
+        with self._admitted(record.num_texts):
+            rows = await self._encode_timed(request, texts, record)
+            scored = await self._score(rows, record)
+        places = _places_of(request)
+        outcomes = [
+            self._conclude(row, answer, place=place, request=request, record=record)
+            for row, answer, place in zip(rows, scored, places, strict=True)
+        ]
+        _raise_if_none_got_through(outcomes)
+        if request.texts is not None:
+            record.num_failed = sum(isinstance(outcome, TextlaneError) for outcome in outcomes)
+        return outcomes
 
     async def check(self) -> None:
         """Return when every lane serves the same version as this process.
@@ -99,6 +124,24 @@ class PredictService:
             if version != self.served.version:
                 raise NotReadyError(f"the {name} lane serves another version", value=version)
 
+    def _check_request(self, request: PredictRequest) -> None:
+        manifest, limits = self.served.bundle.manifest, self.served.limits
+        check_pairing(is_pair=request.text_pair is not None, takes_pairs=manifest.takes_pairs)
+        num_texts = len(request.texts or ())
+        if num_texts > limits.max_texts_per_request:
+            raise TooManyTextsError(
+                f"{num_texts} texts are over the limit of {limits.max_texts_per_request}",
+                place="texts",
+                remedy="Send them in several requests.",
+            )
+        for name in ("scores", "top_k"):
+            if manifest.task == TOKEN_TASK and getattr(request, name):
+                raise InvalidRequestError(
+                    "the model labels words; each has one label and its score",
+                    place=name,
+                    remedy=f"Leave {name} out.",
+                )
+
     @contextmanager
     def _admitted(self, num_texts: int) -> Iterator[None]:
         most = self.served.limits.max_queued_requests
@@ -113,37 +156,141 @@ class PredictService:
         finally:
             self._num_texts -= num_texts
 
-    async def _answer(self, request: PredictRequest) -> list[AnyAnswer]:
-        parts = request.words or request.texts or [request.text or "", request.text_pair or ""]
-        if sum(len(part) for part in parts) > _MAX_INLINE_CHARS:
+    async def _encode_timed(
+        self, request: PredictRequest, texts: Sequence[object], record: RequestRecord
+    ) -> Sequence[_Encoded]:
+        started = time.perf_counter()
+        if sum(len(text) for text in texts if isinstance(text, str)) > _MAX_INLINE_CHARS:
             rows = await asyncio.to_thread(self._encode, request)
         else:
             rows = self._encode(request)
-        outcomes = await asyncio.gather(
-            *(self._lanes[row.lane].score(row.encoded.input_ids) for row in rows)
-        )
-        manifest, answers = self.served.bundle.manifest, []
-        for place, row, outcome in zip(name_places(len(rows)), rows, outcomes, strict=True):
-            if isinstance(outcome, InferenceError):
-                raise InferenceError(outcome.problem, place=place)
-            answers.append(
-                build_answer(
-                    row,
-                    outcome,
-                    task=manifest.task,
-                    labels=manifest.labels,
-                    with_scores=request.scores,
-                )
-            )
-        return answers
+        record.tokenise_ms = (time.perf_counter() - started) * 1000.0
+        good = [row for row in rows if isinstance(row, EncodedRow)]
+        lanes = {row.lane for row in good}
+        record.lane = "both" if len(lanes) > 1 else "".join(lanes)
+        record.num_tokens = sum(row.num_tokens for row in good)
+        record.num_truncated = sum(row.is_truncated for row in good)
+        return rows
 
-    def _encode(self, request: PredictRequest) -> list[EncodedRow]:
-        manifest, limits = self.served.bundle.manifest, self.served.limits
-        task, pair = manifest.task, request.text_pair
-        check_pairing(is_pair=pair is not None, takes_pairs=manifest.takes_pairs)
-        if pair is not None:
-            return [encode_pair(request.text or "", pair, encoder=self._encoder, limits=limits)]
+    def _encode(self, request: PredictRequest) -> Sequence[_Encoded]:
+        encoder, limits = self._encoder, self.served.limits
+        task = self.served.bundle.manifest.task
+        if request.text_pair is not None:
+            return [
+                encode_pair(request.text or "", request.text_pair, encoder=encoder, limits=limits)
+            ]
         if request.words is not None:
-            return [encode_words(request.words, encoder=self._encoder, task=task, limits=limits)]
-        texts = request.texts if request.texts is not None else [request.text or ""]
-        return encode_texts(texts, encoder=self._encoder, task=task, limits=limits)
+            return [encode_words(request.words, encoder=encoder, task=task, limits=limits)]
+        texts = request.texts if request.texts is not None else [request.text]
+        return encode_texts(
+            texts, encoder=encoder, task=task, limits=limits, places=_places_of(request)
+        )
+
+    async def _score(self, rows: Sequence[_Encoded], record: RequestRecord) -> list[_Scored]:
+        deadline_s = time.time() + record.remaining_s()
+        if len(rows) == 1:
+            # The common case, without a task of its own.
+            try:
+                async with asyncio.timeout(record.remaining_s()):
+                    return [await self._score_row(rows[0], record, deadline_s)]
+            except TimeoutError:
+                return [_late(record)]
+        tasks = [asyncio.ensure_future(self._score_row(row, record, deadline_s)) for row in rows]
+        try:
+            done, _ = await asyncio.wait(tasks, timeout=max(0.0, record.remaining_s()))
+        finally:
+            late = [task for task in tasks if not task.done()]
+            for task in late:
+                task.cancel()
+            # A lane must have seen that nobody waits before the request is gone.
+            await asyncio.gather(*late, return_exceptions=True)
+        return [task.result() if task in done else _late(record) for task in tasks]
+
+    async def _score_row(self, row: _Encoded, record: RequestRecord, deadline_s: float) -> _Scored:
+        if not isinstance(row, EncodedRow):
+            return row
+        asked = LaneRow(
+            input_ids=row.input_ids, request_id=record.request_id, deadline_s=deadline_s
+        )
+        try:
+            return await self._lanes[row.lane].score(asked)
+        except ServiceError as error:
+            return error
+
+    def _conclude(
+        self,
+        row: _Encoded,
+        scored: _Scored,
+        *,
+        place: str,
+        request: PredictRequest,
+        record: RequestRecord,
+    ) -> Outcome:
+        if isinstance(scored, LaneAnswer):
+            record.add_lane_answer(scored)
+            outcome = scored.outcome
+        else:
+            outcome = scored
+        if isinstance(outcome, RequestError):
+            return outcome
+        if isinstance(outcome, ServiceError):
+            # The lane does not know where in the request the text stood.
+            return type(outcome)(outcome.problem, place=place, remedy=outcome.remedy)
+        if isinstance(outcome, TextlaneError):
+            raise outcome
+        assert isinstance(row, EncodedRow)
+        assert isinstance(scored, LaneAnswer)
+        manifest = self.served.bundle.manifest
+        return build_answer(
+            row,
+            outcome,
+            task=manifest.task,
+            labels=manifest.labels,
+            detail=_detail(request, scored, record),
+        )
+
+
+def _texts_of(request: PredictRequest) -> Sequence[object]:
+    if request.text is not None:
+        pair = request.text_pair
+        return [request.text] if pair is None else [request.text, pair]
+    return request.words or request.texts or []
+
+
+def _places_of(request: PredictRequest) -> list[str]:
+    if request.texts is not None:
+        return name_places(len(request.texts))
+    return ["words" if request.words is not None else "text"]
+
+
+def _late(record: RequestRecord) -> DeadlineError:
+    return DeadlineError(
+        f"no answer within {record.timeout_s:g} s",
+        remedy="Send it again later, or send fewer texts at once.",
+    )
+
+
+def _detail(request: PredictRequest, scored: LaneAnswer, record: RequestRecord) -> AnswerDetail:
+    if not (request.scores or request.top_k or request.timings):
+        return NO_DETAIL
+    timings = None
+    if request.timings:
+        timings = Timings(
+            tokenise_ms=round(record.tokenise_ms or 0.0, 3),
+            queue_ms=round(scored.queue_ms, 3),
+            session_ms=round(scored.session_ms, 3),
+            total_ms=round(record.elapsed_s() * 1000.0, 3),
+            batch_rows=scored.batch_rows,
+        )
+    return AnswerDetail(with_scores=request.scores, top_k=request.top_k, timings=timings)
+
+
+def _raise_if_none_got_through(outcomes: Sequence[Outcome]) -> None:
+    """Let a request fail as a whole where the service let down every text the same way.
+
+    Then the status tells a client to send all of it again, as it does for a single text.
+    """
+    kinds = {type(outcome) for outcome in outcomes}
+    first = outcomes[0]
+    if isinstance(first, OverloadedError | NotReadyError | DeadlineError) and len(kinds) == 1:
+        raise type(first)(first.problem, remedy=first.remedy)

@@ -7,7 +7,12 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from pipeline.contract.errors import AlteredFileError, FolderError, SchemaVersionError
+from pipeline.contract.errors import (
+    AlteredFileError,
+    FolderError,
+    MissingFileError,
+    SchemaVersionError,
+)
 from pipeline.contract.folder import (
     MANIFEST_NAME,
     atomic_folder,
@@ -181,6 +186,24 @@ def seal_manifest(values: dict[str, Any]) -> dict[str, Any]:
     """
     fields = {key: value for key, value in values.items() if key != _SEAL}
     return {**fields, _SEAL: fingerprint(fields)}
+
+
+def demand_bundle(folder: Path, *, named_by: str) -> None:
+    """Refuse a folder in which no bundle is; its files are not checked.
+
+    Args:
+        folder: absolute, as people should see it.
+        named_by: where the caller's user names a bundle, for the remedy.
+
+    Raises:
+        MissingFileError: there is no bundle; the remedy tells what to do.
+    """
+    if (folder / MANIFEST_NAME).is_file():
+        return
+    remedy = f"Run `make demo` to make one, or set {named_by} to the folder of yours."
+    if (folder / "bundle" / MANIFEST_NAME).is_file():
+        remedy = f"Did you mean {folder / 'bundle'}? Set {named_by} to it."
+    raise MissingFileError("there is no bundle here", place=str(folder), remedy=remedy)
 
 
 def load_bundle(folder: Path) -> Bundle:

@@ -14,9 +14,13 @@ TextlaneError
 ├── ExportError            an exported graph failed one of its checks
 ├── CommandError           a command of ours that was started as a process failed
 ├── RequestError           a request cannot be answered as sent
+│   ├── UnauthorizedError     no API key, or one that is not served
 │   ├── InvalidRequestError   body is not the documented JSON
 │   ├── EmptyTextError        nothing is left of the text after cleaning
-│   └── TextTooLongError      the text or body is over the limit of characters or bytes
+│   ├── TextTooLongError      the text is over the limit of characters
+│   ├── TooManyTokensError    the text is over max_seq_len, and such texts are refused
+│   ├── TooManyTextsError     the list has more texts than one request may carry
+│   └── BodyTooLargeError     the body is over the limit of bytes
 └── ServiceError           the request was good, the service could not answer
     ├── OverloadedError       the queue is full
     ├── DeadlineError         the answer took longer than the time allowed
@@ -142,6 +146,10 @@ class RequestError(TextlaneError, ValueError):
     """A request cannot be answered as sent."""
 
 
+class UnauthorizedError(RequestError):
+    """There is no API key, or one that is not served."""
+
+
 class InvalidRequestError(RequestError):
     """The body is not the documented JSON."""
 
@@ -151,7 +159,19 @@ class EmptyTextError(RequestError):
 
 
 class TextTooLongError(RequestError):
-    """The text or body is over the limit of characters or bytes."""
+    """The text is over the limit of characters."""
+
+
+class TooManyTokensError(RequestError):
+    """The text is over max_seq_len, and such texts are refused."""
+
+
+class TooManyTextsError(RequestError):
+    """The list has more texts than one request may carry."""
+
+
+class BodyTooLargeError(RequestError):
+    """The body is over the limit of bytes."""
 
 
 class ServiceError(TextlaneError, RuntimeError):

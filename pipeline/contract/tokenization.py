@@ -18,7 +18,7 @@ from pipeline.contract.folder import fingerprint, read_json
 TOKENIZER_NAME = "tokenizer.json"
 _SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 IGNORED_LABEL = -100
-_TAG = re.compile(r"<[a-zA-Z/!][^<>]{0,200}>")
+HTML_TAG = re.compile(r"<[a-zA-Z/!][^<>]{0,200}>")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ def clean_text(text: str, settings: TextSettings) -> str:
     The result is empty when nothing readable is left.
     """
     if settings.strip_html:
-        text = html.unescape(_TAG.sub(" ", text))
+        text = html.unescape(HTML_TAG.sub(" ", text))
     text = text.replace("\x00", " ").encode("utf-8", "ignore").decode("utf-8")
     text = " ".join(text.split())
     return text if any(map(_is_readable, text)) else ""

@@ -10,9 +10,11 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -102,31 +104,27 @@ def _mlflow_run_ends(target: MlflowTarget | None, checkpoint_dir: Path) -> Itera
 
 
 def _fit_beside_progress(run: TrainingRun, storage: Path, mlflow: MlflowTarget | None) -> None:
-    # fit() runs in a thread: in the main one it would take over Ctrl-C and not give it back.
-    outcome: dict[str, Any] = {}
+    # The bar has the other thread: one that still asked Ray something while this one, told to
+    # stop, shut Ray down would end the process on the spot, with nothing cleaned up.
     is_over = threading.Event()
-
-    def fit() -> None:
+    with ThreadPoolExecutor(1, thread_name_prefix="progress") as pool:
+        show = partial(show_progress, total_steps=run.total_steps, is_over=is_over)
+        shown = pool.submit(show, run.checkpoint_dir)
         try:
-            outcome["error"] = _fit(run, storage, mlflow)
-        except Exception as error:  # handed to the caller's thread below, never dropped
-            outcome["error"] = error
+            error = _fit(run, storage, mlflow)
+        except FINAL_ERRORS:
+            raise
+        except Exception as failure:
+            raise TrainingError(
+                f"the workers failed: {failure}",
+                place=str(run.checkpoint_dir),
+                remedy="Run the same command again; it goes on from the last checkpoint.",
+            ) from failure
         finally:
             is_over.set()
-
-    thread = threading.Thread(target=fit, name="ray-train-fit", daemon=True)
-    thread.start()
-    show_progress(run.checkpoint_dir, total_steps=run.total_steps, is_over=is_over)
-    thread.join()
-    error = outcome["error"]
-    if isinstance(error, FINAL_ERRORS):
-        raise error
+    shown.result()
     if error is not None:
-        raise TrainingError(
-            f"the workers failed: {error}",
-            place=str(run.checkpoint_dir),
-            remedy="Run the same command again; it goes on from the last checkpoint.",
-        ) from error
+        raise error
 
 
 def _fit(run: TrainingRun, storage: Path, mlflow: MlflowTarget | None) -> TextlaneError | None:
@@ -134,6 +132,12 @@ def _fit(run: TrainingRun, storage: Path, mlflow: MlflowTarget | None) -> Textla
     from ray.train.torch import TorchTrainer
 
     from pipeline.train.resize_notice import SaveBeforeResize
+
+    class Trainer(TorchTrainer):
+        """Leaves Ctrl-C to the command, where Ray would take it over and not give it back."""
+
+        def _register_sigint_handler(self, controller: Any) -> None:
+            """Register none."""
 
     settings = run.job.ray
     loop: Any = _train_loop_per_worker  # Ray types it to return nothing; it may.
@@ -145,7 +149,7 @@ def _fit(run: TrainingRun, storage: Path, mlflow: MlflowTarget | None) -> Textla
         "use_gpu": settings.use_gpu,
         "elastic_resize_monitor_interval_s": _RESIZE_EVERY_S,
     }
-    trainer = TorchTrainer(
+    trainer = Trainer(
         loop,
         train_loop_config={
             "run": run,

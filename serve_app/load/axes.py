@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from html import escape
 
 WIDTH = 880
-LEFT, RIGHT = 64, 16
+LEFT, RIGHT = 64, 26
 """Room for the labels beside the drawing, in pixels of the picture."""
 
 

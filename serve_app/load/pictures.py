@@ -59,7 +59,8 @@ def draw_latency(series: Sequence[Series], *, from_s: float, measured_s: float) 
         )
         parts.append(f'<path class="dots" style="--c:var(--c{one.color})" d="{dots}"/>')
     for one in series:
-        parts += _lines(one, x=x, y=y, from_s=from_s)
+        if not all(sample.is_timeout for sample in one.samples):
+            parts += _lines(one, x=x, y=y, from_s=from_s)
     timeouts = "".join(
         f"M{x.at(sample.due_s - from_s) - 3} {y.at(_ms(sample)) - 3}l6 6m0 -6l-6 6"
         for one in series

@@ -21,6 +21,14 @@ SMALL_JOB = {
     "TEXTLANE_TRAIN__PRECISION": "fp32",
 }
 MARK = "README_COMMAND_MARK"
+# Ray would leave these in /tmp/haproxy-serve.
+_HAPROXY_FILES = {
+    "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": "haproxy.cfg",
+    "RAY_SERVE_HAPROXY_SOCKET_PATH": "a.sock",
+    "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": "",
+    "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": "server-state",
+    "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": "m.sock",
+}
 _NOT_OURS = ("RAY_", "MAKE", "MFLAGS", "ARGS")
 
 
@@ -55,6 +63,7 @@ def environment(scratch):
         **SMALL_JOB,
         "TMPDIR": str(scratch),
         "RAY_TMPDIR": str(scratch),
+        **{name: str(scratch / file) for name, file in _HAPROXY_FILES.items()},
         "RAY_USAGE_STATS_ENABLED": "0",
         MARK: str(scratch),
         "HOME": str(home_beside(scratch)),

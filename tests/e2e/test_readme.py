@@ -138,6 +138,12 @@ def test_predict_answers_each_text(demo, checkout, scratch):
     assert len(re.findall(r"negative|positive", answers)) >= 2
 
 
+def test_export_ranks_the_layers_by_what_int8_costs_them(demo, checkout, scratch):
+    shown = run(command_like("textlane export"), checkout, scratch)
+
+    assert "Each linear alone in INT8" in shown
+
+
 def test_inspect_shows_the_rows_and_the_padding(demo, checkout, scratch):
     shown = run(command_like("textlane inspect"), checkout, scratch)
 
@@ -148,13 +154,18 @@ def test_inspect_shows_the_rows_and_the_padding(demo, checkout, scratch):
     )
 
 
-def test_serve_run_answers_the_readme_request(demo, checkout, scratch):
-    need_port(8000)
+SERVE_RUN = "RAY_SERVE_THROUGHPUT_OPTIMIZED=1"
+
+
+@pytest.mark.parametrize("command", ["textlane serve", SERVE_RUN])
+def test_serving_answers_the_readme_request(demo, checkout, scratch, command):
+    for port in (8000, 8404, 9101) if command == SERVE_RUN else (8000,):
+        need_port(port)
     request = shlex.split(command_like("curl"))
     url = next(word for word in request if word.startswith("http"))
     body = request[request.index("-d") + 1]
 
-    with running(command_like("serve run"), checkout, scratch, "http://127.0.0.1:8000/healthz"):
+    with running(command_like(command), checkout, scratch, "http://127.0.0.1:8000/readyz"):
         if shutil.which("curl"):
             answer = json.loads(subprocess.run(request, capture_output=True, check=True).stdout)
         else:
@@ -172,6 +183,17 @@ def test_the_token_job_runs_from_its_own_file(checkout, scratch):
 
     metrics = json.loads((checkout / "outputs/entities_cpu/report/metrics.json").read_text())
     assert metrics["task"] == "token_classification"
+
+
+def test_verify_repeats_the_checks_and_tune_writes_what_serving_reads(demo, checkout, scratch):
+    checks = run(command_like("textlane verify"), checkout, scratch)
+    run(command_like("textlane tune"), checkout, scratch)
+    answers = run(command_like("textlane predict"), checkout, scratch)
+
+    tuning = json.loads((checkout / "outputs/demo_cpu/bundle.tuning.json").read_text())
+    assert "batch shift" in checks
+    assert tuning["choice"]["threads_per_replica"] in {1, 2}
+    assert len(re.findall(r"negative|positive", answers)) >= 2
 
 
 def test_settings_show_their_origin(checkout, scratch):
@@ -210,9 +232,13 @@ def test_every_readme_command_is_run_by_a_test_here():
         ACTIVATE,
         "textlane predict",
         "textlane inspect",
-        "serve run",
+        "textlane serve",
+        SERVE_RUN,
         "curl",
         "textlane run",
+        "textlane export",
+        "textlane verify",
+        "textlane tune",
         "TEXTLANE_TRAIN__BASE_LR",
         "ray get-auth-token",
         "RAY_AUTH_MODE=token ray start",

@@ -284,3 +284,10 @@ def test_more_workers_than_cpus_are_refused_at_once(tmp_path, ray_cluster):
 
     with pytest.raises(TrainingError, match=r"cluster has \d+ CPU for ray\.num_workers 99"):
         train(job)
+
+
+def test_ray_still_has_the_door_through_which_it_would_take_ctrl_c():
+    # trainer.py overrides it; under another name Ray would swallow the first Ctrl-C again.
+    from ray.train.torch import TorchTrainer
+
+    assert callable(TorchTrainer._register_sigint_handler)

@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 RAY_RIM = {
+    "cluster/local.py",
     "pipeline/data/passes_ray.py",
     "pipeline/ray_session.py",
     "pipeline/train/ray_metrics.py",
@@ -18,6 +19,7 @@ RAY_RIM = {
     "serve_app/ingress.py",
     "serve_app/lane.py",
     "serve_app/metrics.py",
+    "serve_app/remote_lane.py",
 }
 
 

@@ -4,56 +4,48 @@ import socket
 
 import pytest
 import yaml
+from bundles import write_tiny_bundle
 
 from cluster.__main__ import main
-from cluster.demo import write_serve_config
-from pipeline.contract.errors import ConfigError
+from cluster.demo import plan_demo_serving
 
-TEMPLATE = {
-    "http_options": {"host": "127.0.0.1", "port": 0},
-    "applications": [{"import_path": "a:b", "args": {"bundle": "outputs/x"}}],
-}
+
+@pytest.fixture
+def output_dir(tmp_path):
+    write_tiny_bundle(tmp_path / "bundle")
+    return tmp_path
 
 
 def write_template(tmp_path, port):
-    TEMPLATE["http_options"]["port"] = port
     path = tmp_path / "config.yaml"
-    path.write_text(yaml.safe_dump(TEMPLATE))
+    http = {"host": "127.0.0.1", "port": port}
+    applications = [{"import_path": "a:b", "args": {"bundle": "outputs/x"}}]
+    path.write_text(yaml.safe_dump({"http_options": http, "applications": applications}))
     return path
 
 
-def test_the_bundle_becomes_absolute_and_a_free_port_is_kept(tmp_path):
+def test_the_bundle_becomes_absolute_and_a_free_port_is_kept(output_dir):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
 
-    path, base_url = write_serve_config(write_template(tmp_path, port), tmp_path)
+    plan = plan_demo_serving(write_template(output_dir, port), output_dir)
 
-    config = yaml.safe_load(path.read_text())
-    assert config["applications"][0]["args"]["bundle"] == str(tmp_path / "bundle")
-    assert base_url == f"http://127.0.0.1:{port}"
+    config = yaml.safe_load((output_dir / "serve.yaml").read_text())
+    assert config["applications"][0]["args"]["bundle"] == str(output_dir / "bundle")
+    assert plan.base_url == f"http://127.0.0.1:{port}"
 
 
-def test_a_taken_port_is_replaced_by_a_free_one(tmp_path):
+def test_a_taken_port_is_replaced_by_a_free_one(output_dir):
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
         taken = other.getsockname()[1]
 
-        path, base_url = write_serve_config(write_template(tmp_path, taken), tmp_path)
+        plan = plan_demo_serving(write_template(output_dir, taken), output_dir)
 
-    port = yaml.safe_load(path.read_text())["http_options"]["port"]
-    assert port != taken
-    assert base_url == f"http://127.0.0.1:{port}"
-
-
-@pytest.mark.parametrize("text", ["", "[]", "http_options: {}", "a: [", "applications: []"])
-def test_a_file_that_is_no_serving_configuration_is_refused_by_name(tmp_path, text):
-    path = tmp_path / "config.yaml"
-    path.write_text(text)
-
-    with pytest.raises(ConfigError, match=r"config\.yaml: not a Ray Serve configuration"):
-        write_serve_config(path, tmp_path)
+    config = yaml.safe_load((output_dir / "serve.yaml").read_text())
+    assert plan.port == config["http_options"]["port"] != taken
 
 
 def test_a_missing_job_file_is_one_line_and_status_2(tmp_path, capfd):

@@ -3,17 +3,19 @@
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
-from cluster.traffic import send_texts, wait_until_healthy
+from cluster.traffic import is_ready, send_texts
 from pipeline.contract.errors import CommandError
 
 
 class Answers(BaseHTTPRequestHandler):
+    pages: ClassVar = {}
+
     def do_GET(self):
-        self._answer(200, {})
+        self._answer(self.pages[self.path], {})
 
     def do_POST(self):
         text = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["text"]
@@ -55,10 +57,17 @@ def test_an_answer_other_than_200_stops_with_its_text(base_url):
         send_texts(base_url, ["a", "fail"], labels=None)
 
 
-def test_a_healthy_server_is_noticed(base_url):
-    wait_until_healthy(base_url, is_alive=lambda: True, log=Path("serve.log"))
+@pytest.mark.parametrize(
+    ("ready", "alive", "expected"),
+    [(200, 500, True), (503, 200, False), (404, 200, True), (404, 503, False), (404, 404, False)],
+)
+def test_a_server_is_ready_as_readyz_says_and_as_healthz_where_there_is_none(
+    base_url, monkeypatch, ready, alive, expected
+):
+    monkeypatch.setattr(Answers, "pages", {"/readyz": ready, "/healthz": alive})
+
+    assert is_ready(base_url) is expected
 
 
-def test_a_server_that_ended_is_not_waited_for():
-    with pytest.raises(CommandError, match=r"ended before it was healthy\. See serve\.log\."):
-        wait_until_healthy("http://127.0.0.1:9", is_alive=lambda: False, log=Path("serve.log"))
+def test_where_nothing_listens_nobody_is_ready():
+    assert not is_ready("http://127.0.0.1:9")

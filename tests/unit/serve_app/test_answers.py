@@ -5,18 +5,19 @@ import math
 import numpy as np
 import pytest
 
-from pipeline.contract.tokenization import EncodedText
-from serve_app.answers import build_answer, softmax
+from pipeline.contract.word_spans import WordSpan
+from serve_app.answers import AnswerDetail, build_answer, softmax
 from serve_app.encoding import EncodedRow
 
 
 def encoded_row(word_ids, words=(), *, is_truncated=False):
-    encoded = EncodedText(
+    return EncodedRow(
         input_ids=np.zeros(len(word_ids), dtype=np.int32),
-        word_ids=np.array(word_ids, dtype=np.int32),
         is_truncated=is_truncated,
+        lane="short",
+        words=tuple(WordSpan(word=word, start=0, end=len(word)) for word in words),
+        word_ids=np.array(word_ids, dtype=np.int32),
     )
-    return EncodedRow(encoded=encoded, words=tuple(words), lane="short")
 
 
 def test_softmax_sums_to_one_and_survives_large_logits():
@@ -33,7 +34,7 @@ def test_sequence_answer_has_label_score_and_facts_of_the_text():
         logits,
         task="sequence_classification",
         labels=("negative", "positive"),
-        with_scores=True,
+        detail=AnswerDetail(with_scores=True),
     )
 
     assert (answer.label, answer.lane, answer.num_tokens) == ("positive", "short", 3)
@@ -50,7 +51,7 @@ def test_multi_label_answer_has_the_labels_of_at_least_one_half_highest_first():
         logits,
         task="multi_label_classification",
         labels=("sad", "dull", "kind"),
-        with_scores=True,
+        detail=AnswerDetail(with_scores=True),
     )
 
     assert [given.label for given in answer.labels] == ["kind", "sad"]
@@ -98,4 +99,20 @@ def test_words_that_were_cut_off_have_no_label():
         "lives",
         None,
         None,
+    )
+
+
+@pytest.mark.parametrize("task", ["sequence_classification", "multi_label_classification"])
+def test_top_names_labels_by_falling_score_and_ties_by_their_order(task):
+    answer = build_answer(
+        encoded_row([-1, 0, -1]),
+        np.array([1.0, 3.0, 1.0, 2.0], dtype=np.float32),
+        task=task,
+        labels=("a", "b", "c", "d"),
+        detail=AnswerDetail(top_k=3),
+    )
+
+    assert [given.label for given in answer.top] == ["b", "d", "a"]
+    assert [given.score for given in answer.top] == sorted(
+        (given.score for given in answer.top), reverse=True
     )

@@ -189,7 +189,10 @@ def test_what_would_fail_every_request_is_said_at_once(capsys, answer, message):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stop_shows_what_was_measured_so_far(tmp_path, number):
     out = tmp_path / "load.json"
-    hangs_later = lambda n, _: answered(wait_s=0.01 if n < 20 else 60.0)  # noqa: E731
+
+    def hangs_later(number, _):
+        return answered(wait_s=0.01 if number < 20 else 60.0)
+
     with TinyServer(hangs_later) as server:
         command = [sys.executable, "-m", "serve_app", "load", server.url, "--json", str(out)]
         process = subprocess.Popen(

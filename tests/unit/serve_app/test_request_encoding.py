@@ -1,9 +1,16 @@
 """Texts and words of a request to rows with a lane."""
 
+from dataclasses import replace
+
 import pytest
 from bundles import SEQUENCE, TOKEN, VOCABULARY, write_tiny_bundle
 
-from pipeline.contract.errors import EmptyTextError, InvalidRequestError, TextTooLongError
+from pipeline.contract.errors import (
+    EmptyTextError,
+    InvalidRequestError,
+    TextTooLongError,
+    TooManyTokensError,
+)
 from serve_app.config import ServeSettings
 from serve_app.encoding import (
     check_pairing,
@@ -35,45 +42,84 @@ def test_cut_between_lanes_is_inclusive(parts):
 def test_long_text_is_cut_and_marked(parts):
     (row,) = encode_texts(["the " * 40], task=SEQUENCE, **parts)
 
-    assert (row.num_tokens, row.encoded.is_truncated) == (16, True)
+    assert (row.num_tokens, row.is_truncated) == (16, True)
 
 
 @pytest.mark.parametrize("text", ["", "   ", "\n\t", "\x00"])
 def test_text_that_is_empty_after_cleaning_is_refused_by_its_place(parts, text):
-    with pytest.raises(EmptyTextError, match=r"texts\[1\]"):
-        encode_texts(["good", text], task=SEQUENCE, **parts)
+    good, refused = encode_texts(["good", text], task=SEQUENCE, **parts)
+
+    assert good.num_tokens == 3
+    assert (type(refused), refused.place) == (EmptyTextError, "texts[1]")
 
 
 def test_text_over_the_characters_is_refused_with_both_numbers(parts):
-    with pytest.raises(TextTooLongError, match="201 characters are over the limit of 200"):
-        encode_texts(["a" * 201], task=SEQUENCE, **parts)
+    (refused,) = encode_texts(["a" * 201], task=SEQUENCE, **parts)
+
+    assert isinstance(refused, TextTooLongError)
+    assert "201 characters are over the limit of 200" in str(refused)
+
+
+@pytest.mark.parametrize("text", [None, 1, True, ["good"], {"text": "good"}])
+def test_what_is_no_text_is_refused_beside_a_good_one(parts, text):
+    refused, good = encode_texts([text, "good"], task=SEQUENCE, **parts)
+
+    assert (type(refused), refused.place) == (InvalidRequestError, "texts[0]")
+    assert good.num_tokens == 3
+
+
+@pytest.mark.parametrize("task", [SEQUENCE, TOKEN])
+def test_texts_over_max_seq_len_are_refused_where_the_limits_say_so(parts, task):
+    limits = replace(parts["limits"], refuses_too_long=True)
+
+    fits, refused = encode_texts(
+        ["the " * 14, "the " * 15], task=task, encoder=parts["encoder"], limits=limits
+    )
+
+    assert (fits.num_tokens, fits.is_truncated) == (16, False)
+    assert (type(refused), refused.place) == (TooManyTokensError, "texts[1]")
+
+
+def test_words_and_pairs_over_max_seq_len_are_refused_where_the_limits_say_so(parts):
+    limits = replace(parts["limits"], refuses_too_long=True)
+
+    with pytest.raises(TooManyTokensError, match="words: over the limit of 16 tokens"):
+        encode_words(["the"] * 15, task=TOKEN, encoder=parts["encoder"], limits=limits)
+    with pytest.raises(TooManyTokensError, match="text: over the limit of 16 tokens"):
+        encode_pair("the " * 14, "good", encoder=parts["encoder"], limits=limits)
+
+
+def test_no_texts_are_no_rows(parts):
+    assert encode_texts([], task=SEQUENCE, **parts) == []
 
 
 def test_caller_may_name_the_places(parts):
-    with pytest.raises(EmptyTextError, match="line 7"):
-        encode_texts([""], task=SEQUENCE, places=["line 7"], **parts)
+    (refused,) = encode_texts([""], task=SEQUENCE, places=["line 7"], **parts)
+
+    assert refused.place == "line 7"
 
 
 def test_text_becomes_words_for_the_token_task(parts):
     (row,) = encode_texts(["Anna  lives\nin Oslo"], task=TOKEN, **parts)
 
-    assert row.words == ("Anna", "lives", "in", "Oslo")
-    assert row.encoded.word_ids.tolist() == [-1, 0, 1, 2, 3, -1]
+    assert [span.word for span in row.words] == ["Anna", "lives", "in", "Oslo"]
+    assert [(span.start, span.end) for span in row.words] == [(0, 4), (6, 11), (12, 14), (15, 19)]
+    assert row.word_ids.tolist() == [-1, 0, 1, 2, 3, -1]
 
 
 def test_a_pair_is_one_row_with_both_texts_cleaned(parts):
     row = encode_pair("good  film", "\x00bad", **parts)
 
     ids = [VOCABULARY.index(word) for word in ("[CLS]", "good", "film", "[SEP]", "bad", "[SEP]")]
-    assert row.encoded.input_ids.tolist() == ids
+    assert row.input_ids.tolist() == ids
     assert (row.num_tokens, row.words, row.lane) == (6, (), "short")
 
 
 def test_a_long_pair_is_cut_and_marked(parts):
     row = encode_pair("the " * 40, "good", **parts)
 
-    assert (row.num_tokens, row.lane, row.encoded.is_truncated) == (16, "long", True)
-    assert row.encoded.input_ids.tolist()[-2:] == [
+    assert (row.num_tokens, row.lane, row.is_truncated) == (16, "long", True)
+    assert row.input_ids.tolist()[-2:] == [
         VOCABULARY.index("good"),
         VOCABULARY.index("[SEP]"),
     ]
@@ -107,8 +153,8 @@ def test_pairing_must_be_that_of_the_model():
 def test_words_are_kept_as_given(parts):
     row = encode_words(["Anna", "films"], task=TOKEN, **parts)
 
-    assert row.words == ("Anna", "films")
-    assert row.encoded.word_ids.tolist() == [-1, 0, 1, 1, -1]
+    assert [(span.word, span.start) for span in row.words] == [("Anna", None), ("films", None)]
+    assert row.word_ids.tolist() == [-1, 0, 1, 1, -1]
 
 
 def test_words_for_a_sequence_model_are_refused(parts):

@@ -183,3 +183,21 @@ def test_a_file_that_is_no_mapping_is_refused_with_where_a_complete_one_is(tmp_p
 
     with pytest.raises(ConfigError, match=f"{message}.*serve_app/config.yaml is a complete file"):
         load_serve_settings(file)
+
+
+@pytest.mark.parametrize("keys", [["short-1"], [], [12345678], "not-a-list", ["good-key-1", None]])
+def test_unusable_api_keys_are_refused_without_being_shown(keys):
+    with pytest.raises(ConfigError, match="api_keys") as caught:
+        settings_from_arguments({"bundle": "b", "api_keys": keys})
+
+    for secret in ("short-1", "12345678", "not-a-list", "good-key-1"):
+        assert secret not in str(caught.value)
+
+
+def test_api_keys_come_from_the_environment_and_are_not_printed(monkeypatch):
+    monkeypatch.setenv("TEXTLANE_SERVE__API_KEYS", '["key-of-a-client"]')
+
+    settings = settings_from_arguments({"bundle": "b"})
+
+    assert [key.get_secret_value() for key in settings.api_keys] == ["key-of-a-client"]
+    assert "key-of-a-client" not in f"{settings} {settings!r} {settings.model_dump_json()}"

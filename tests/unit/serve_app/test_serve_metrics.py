@@ -1,13 +1,27 @@
-"""The table of metrics."""
+"""The table of metrics, what an ingress reports, and the page that lists it all."""
 
 import re
+from pathlib import Path
 
-from serve_app.metrics import ALL_METRICS, LATENCY_BUCKETS_S, REQUEST_LATENCY
+import pytest
+
+from serve_app import metrics
+from serve_app.metrics import (
+    ALL_METRICS,
+    INGRESS_METRICS,
+    LATENCY_BUCKETS_S,
+    REQUEST_LATENCY,
+    STAGE_LATENCY,
+    IngressMetrics,
+)
+from serve_app.request_record import RequestRecord
+
+PAGE = Path(metrics.__file__).with_name("METRICS.md")
 
 
 def test_latency_buckets_are_the_agreed_seconds():
     assert LATENCY_BUCKETS_S == (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
-    assert REQUEST_LATENCY.boundaries == LATENCY_BUCKETS_S
+    assert REQUEST_LATENCY.boundaries == STAGE_LATENCY.boundaries == LATENCY_BUCKETS_S
 
 
 def test_names_are_unique_prefixed_and_fit_for_prometheus():
@@ -22,3 +36,84 @@ def test_every_metric_is_described_and_histograms_have_ascending_boundaries():
         assert spec.description.endswith(".")
         assert (spec.kind == "histogram") == bool(spec.boundaries)
         assert list(spec.boundaries) == sorted(spec.boundaries)
+
+
+def test_what_the_ingress_reports_is_told_apart_by_version_and_lane():
+    assert all({"version", "lane"} <= set(spec.tag_keys) for spec in INGRESS_METRICS)
+
+
+def page_row(spec):
+    name = f"ray_{spec.name}" + ("_total" if spec.kind == "counter" else "")
+    labels = ", ".join(spec.tag_keys)
+    return f"| `{name}` | {spec.kind} | {spec.unit} | {labels} | {spec.description} |"
+
+
+def test_the_page_lists_every_metric_as_it_is_and_no_other():
+    rows = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if "| `ray_" in line]
+
+    assert rows == [page_row(spec) for spec in ALL_METRICS]
+
+
+def test_the_page_names_the_buckets_in_force():
+    text = PAGE.read_text(encoding="utf-8")
+
+    for spec in ALL_METRICS:
+        if spec.kind == "histogram":
+            assert ", ".join(f"{edge:g}" for edge in spec.boundaries) in text
+
+
+class Recorder:
+    """Stands in for a Ray metric and keeps what it is told."""
+
+    def __init__(self, spec, told):
+        self._spec = spec
+        self._told = told
+
+    def inc(self, value=1.0, tags=None):
+        self.observe(value, tags)
+
+    def observe(self, value, tags):
+        assert set(tags) == set(self._spec.tag_keys)
+        assert all(isinstance(tag, str) and tag for tag in tags.values())
+        self._told.append((self._spec.name, value, tags))
+
+
+@pytest.fixture
+def told(monkeypatch):
+    told = []
+    for name in ("_build_counter", "_build_histogram"):
+        monkeypatch.setattr(metrics, name, lambda spec: Recorder(spec, told))
+    return told
+
+
+def answered(**fields):
+    parts = {"path": "/v1/predict", "method": "POST", "version": "v1", "status": 200}
+    return RequestRecord(**{**parts, "total_ms": 40.0, **fields})
+
+
+def test_an_answered_request_is_counted_and_each_stage_timed(told):
+    figures = {"tokenise_ms": 1.0, "queue_ms": 20.0, "session_ms": 8.0, "num_truncated": 2}
+
+    IngressMetrics().observe_request(answered(lane="both", **figures))
+
+    origin = {"lane": "both", "version": "v1"}
+    path = {"path": "/v1/predict"}
+    assert told == [
+        ("textlane_request_latency_seconds", 0.04, {**path, **origin}),
+        ("textlane_requests", 1.0, {**path, "status": "200", "outcome": "ok", **origin}),
+        ("textlane_stage_latency_seconds", 0.001, {"stage": "tokenise", **origin}),
+        ("textlane_stage_latency_seconds", 0.02, {"stage": "queue", **origin}),
+        ("textlane_stage_latency_seconds", 0.008, {"stage": "session", **origin}),
+        ("textlane_truncated_texts", 2.0, origin),
+    ]
+
+
+def test_a_request_that_no_lane_saw_has_a_whole_time_alone(told):
+    IngressMetrics().observe_request(answered(status=400, code="empty_text"))
+
+    assert [name for name, _, _ in told] == [
+        "textlane_request_latency_seconds",
+        "textlane_requests",
+    ]
+    assert told[1][2]["outcome"] == "empty_text"
+    assert told[1][2]["lane"] == "none"

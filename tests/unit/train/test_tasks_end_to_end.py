@@ -16,7 +16,7 @@ from pipeline.export.verify import verify
 from pipeline.model.trained import load_trained
 from pipeline.train.history import read_history
 from pipeline.train.run import train
-from serve_app.answers import build_answer
+from serve_app.answers import AnswerDetail, build_answer
 from serve_app.config import ServeSettings
 from serve_app.encoding import encode_pair, encode_texts
 from serve_app.limits import resolve_limits
@@ -51,10 +51,16 @@ def serve(bundle, encode):
         num_labels=len(manifest.labels),
         num_threads=1,
     )
-    token_ids = [row.encoded.input_ids for row in rows]
+    token_ids = [row.input_ids for row in rows]
     scored = score_rows(session, token_ids, max_batch_tokens=64, max_batch_requests=8)
     answers = [
-        build_answer(row, logits, task=manifest.task, labels=manifest.labels, with_scores=True)
+        build_answer(
+            row,
+            logits,
+            task=manifest.task,
+            labels=manifest.labels,
+            detail=AnswerDetail(with_scores=True),
+        )
         for row, logits in zip(rows, scored, strict=True)
     ]
     return token_ids, scored, answers

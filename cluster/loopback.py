@@ -1,0 +1,29 @@
+"""Keeps the gRPC servers of Ray Serve's replicas on 127.0.0.1; Ray 2.60 has no setting for it.
+
+Each replica opens one on all interfaces, for calls between deployments. It takes pickled calls,
+without a token, from whoever reaches it; and who sends a pickle runs code.
+"""
+
+from typing import Any
+
+NODE_ADDRESS = "127.0.0.1"
+WORKER_HOOK = "cluster.loopback.keep_grpc_on_loopback"
+"""Import path of the function, for ``worker_process_setup_hook`` of Ray's ``runtime_env``."""
+_WIDE = ("[::]:", "0.0.0.0:")
+
+
+def keep_grpc_on_loopback() -> None:
+    """Bind gRPC servers that ask for all interfaces to 127.0.0.1; Ray's workers begin with this."""
+    from grpc.aio import _server
+
+    _server.Server.add_insecure_port = _on_loopback(_server.Server.add_insecure_port)
+
+
+def _on_loopback(add_port: Any) -> Any:
+    def add_narrow_port(server: Any, address: str) -> int:
+        for wide in _WIDE:
+            if address.startswith(wide):
+                address = f"{NODE_ADDRESS}:{address.removeprefix(wide)}"
+        return int(add_port(server, address))
+
+    return add_narrow_port

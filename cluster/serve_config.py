@@ -1,0 +1,204 @@
+"""Which configuration Ray Serve gets: the Ray Serve file, changed by the command line."""
+
+import ipaddress
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cluster.listening import join_address
+from cluster.serving_env import free_port, is_free
+from pipeline.contract.bundle import demand_bundle
+from pipeline.contract.errors import ConfigError
+from pipeline.contract.settings import read_yaml_mapping
+
+_ENV_PREFIX = "TEXTLANE_SERVE__"
+_BUNDLE = "bundle"
+_LOOPBACK = "127.0.0.1"
+_HINT = "serve_app/config.yaml is a complete Ray Serve file."
+_SET_KEY = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeOptions:
+    """What the user asks to be served."""
+
+    config: Path
+    bundle: str | None = None
+    """None: what ``sets``, the environment or the file names."""
+    sets: tuple[str, ...] = ()
+    host: str | None = None
+    """Address to take requests on; None: the file's."""
+    port: int | None = None
+    """None: the file's; 0: one that is free."""
+    dashboard_port: int | None = None
+    """None: 8265, or one that is free where that is taken."""
+    with_haproxy: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingPlan:
+    """What will be started."""
+
+    config: dict[str, Any]
+    """The Ray Serve configuration; its bundle is an absolute path."""
+    bundle: Path
+    host: str
+    """IP address that takes requests."""
+    port: int
+    dashboard_port: int
+    with_haproxy: bool
+    settings: dict[str, str]
+    """Environment variables that carry the settings of the command line."""
+
+    @property
+    def base_url(self) -> str:
+        """Where this machine reaches the server."""
+        host = {"0.0.0.0": _LOOPBACK, "::": "::1"}.get(self.host, self.host)
+        return f"http://{join_address(host, self.port)}"
+
+
+def default_config() -> Path:
+    """Return the Ray Serve file of the installed ``serve_app``.
+
+    Raises:
+        ConfigError: it is not installed.
+    """
+    found = find_spec("serve_app")  # Finds the folder without running its code.
+    if found is None or found.origin is None:
+        raise ConfigError("serve_app is not installed", remedy="Name a file with --config.")
+    return Path(found.origin).with_name("config.yaml")
+
+
+def plan_serving(options: ServeOptions, environ: Mapping[str, str]) -> ServingPlan:
+    """Return what to start, or say why that cannot be.
+
+    Raises:
+        ConfigError: the file, a setting or an address cannot be used, or the port is taken.
+        MissingFileError: there is no bundle.
+    """
+    config = read_serve_file(options.config)
+    settings = settings_environ(options.sets)
+    arguments = config["applications"][0].setdefault("args", {})
+    bundle = _find_bundle(options, {**environ, **settings}, arguments)
+    demand_bundle(bundle, named_by="--bundle")
+    arguments[_BUNDLE] = str(bundle)
+    settings.pop(f"{_ENV_PREFIX}{_BUNDLE.upper()}", None)
+    http = config["http_options"]
+    host = _read_host(str(options.host or http["host"]))
+    port = _choose_port(host, int(http["port"]) if options.port is None else options.port)
+    # Behind HAProxy Ray's own servers need no other address than this one.
+    http.update(host=_LOOPBACK if options.with_haproxy else host, port=port)
+    return ServingPlan(
+        config=config,
+        bundle=bundle,
+        host=host,
+        port=port,
+        dashboard_port=_choose_dashboard_port(options.dashboard_port),
+        with_haproxy=options.with_haproxy,
+        settings=settings,
+    )
+
+
+def read_serve_file(path: Path) -> dict[str, Any]:
+    """Return a Ray Serve file with ``http_options`` and one application.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    config = read_yaml_mapping(path, hint=_HINT)
+    try:
+        applications = config["applications"]
+        (application,) = applications
+        str(config["http_options"]["host"]), int(config["http_options"]["port"])
+        str(application["import_path"])
+        dict(application.get("args") or {})
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise ConfigError(
+            f"not a Ray Serve configuration with http_options and one application: {error!r}",
+            place=str(path),
+            remedy=_HINT,
+        ) from None
+    application["args"] = dict(application.get("args") or {})
+    return config
+
+
+def settings_environ(sets: Sequence[str]) -> dict[str, str]:
+    """Return ``key=value`` items as environment variables, which beat the file.
+
+    ``["short_replicas=2"]`` is ``{"TEXTLANE_SERVE__SHORT_REPLICAS": "2"}``; the last one of a
+    name counts.
+
+    Raises:
+        ConfigError: an item is not ``key=value``.
+    """
+    result = {}
+    for item in sets:
+        key, equals, text = item.partition("=")
+        if not equals or not _SET_KEY.fullmatch(key.strip()) or "\0" in text:
+            raise ConfigError("--set needs key=value", value=item, remedy="Write --set a=1.")
+        result[f"{_ENV_PREFIX}{key.strip().upper().replace('.', '__')}"] = text
+    return result
+
+
+def in_words_of_the_command(message: str, settings: Mapping[str, str]) -> str:
+    """Return a message in which ``--set`` stands for the variables that carried its values."""
+    for name in settings:
+        message = message.replace(f"environment {name}", "--set")
+    return message
+
+
+def _find_bundle(
+    options: ServeOptions, environ: Mapping[str, str], arguments: Mapping[str, Any]
+) -> Path:
+    # An empty folder name would be the working folder.
+    given = options.bundle
+    if given is None:
+        text = environ.get(f"{_ENV_PREFIX}{_BUNDLE.upper()}")
+        given = arguments.get(_BUNDLE) if text is None else yaml.safe_load(text)
+    if not isinstance(given, str) or not given.strip() or "\0" in given:
+        raise ConfigError(
+            "there is no bundle to serve", value=given, remedy="Name its folder with --bundle."
+        )
+    return Path(given).resolve()
+
+
+def _read_host(text: str) -> str:
+    """Return the IP address of a name or address."""
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        pass
+    try:
+        found = socket.getaddrinfo(text, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        raise ConfigError(
+            "not an address of this machine",
+            place="--host",
+            value=text,
+            remedy=f"Give an IP address: {_LOOPBACK}, or 0.0.0.0 for all interfaces.",
+        ) from None
+    return str(found[0][4][0])
+
+
+def _choose_port(host: str, port: int) -> int:
+    if port == 0:
+        return free_port(host, preferred=0)
+    if not is_free(host, port):
+        raise ConfigError(
+            "this address is taken or not of this machine",
+            place=join_address(host, port),
+            remedy="Give another one with --port, or --port 0 for one that is free.",
+        )
+    return port
+
+
+def _choose_dashboard_port(port: int | None) -> int:
+    if port is None:
+        return free_port(_LOOPBACK, preferred=8265)
+    return _choose_port(_LOOPBACK, port)

@@ -1,0 +1,131 @@
+"""The environment in which Ray's processes start, so that serving is fast and stays at home."""
+
+import os
+import secrets
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cluster.haproxy import find_haproxy, write_haproxy_starter
+
+_LOOPBACK = "127.0.0.1"
+_TOKEN_NAME = "ray_token"
+_ONE_MACHINE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""With 0 Ray takes 127.0.0.1 as its node's address, whatever the system, and binds its processes
+to that alone; no other machine can join. Without it Ray replaces 127.0.0.1 by the machine's."""
+_DRAIN_S = "2"
+"""Seconds that a stopping ingress replica still takes requests, while HAProxy learns of it;
+chosen: HAProxy reloads within a second. Ray's 30 would also be the time that Ctrl-C takes."""
+_RETRY_ON = "conn-failure empty-response"
+"""When HAProxy asks another replica: also when one was lost before it answered, since asking
+twice does no harm here. Of 8 requests in the hands of a killed ingress 2 to 4 were lost, not 8."""
+_CHECK_PERIOD_S = "1"
+"""Seconds between Ray's checks of HAProxy; three must fail before it is replaced. Measured on
+2 cores, HAProxy killed under load: answers again after 6 s, with Ray's 10 after 24 s."""
+# Short names: see the longest folder in serving.py.
+_HAPROXY_FILES = {
+    "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": "haproxy.cfg",
+    "RAY_SERVE_HAPROXY_SOCKET_PATH": "a.sock",
+    "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": "server-state",
+    "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": "m.sock",
+}
+INNER_PORTS = {
+    "RAY_SERVE_HAPROXY_STATS_PORT": 8404,
+    "RAY_SERVE_HAPROXY_METRICS_PORT": 9101,
+    "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": 8500,
+}
+"""Ray's variables for ports that must be free, and their defaults."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingPlace:
+    """Where one server runs."""
+
+    folder: Path
+    """Our temporary folder: Ray's session, sockets and HAProxy's files; nobody else's to read."""
+    with_haproxy: bool
+    host: str
+    """IP address on which HAProxy takes requests."""
+
+
+def serving_environ(environ: Mapping[str, str], place: ServingPlace) -> dict[str, str]:
+    """Return the environment for Ray's processes; what the user set beats our choices.
+
+    It writes the token's file and HAProxy's starter into the folder.
+
+    Raises:
+        ConfigError: there is no HAProxy.
+    """
+    folder = str(place.folder)
+    result = {**_chosen(environ, place), **environ}
+    # These are not choices: they keep this Ray apart from every other one on the machine.
+    result.update(RAY_TMPDIR=folder, TMPDIR=folder)
+    result.update({name: str(place.folder / file) for name, file in _HAPROXY_FILES.items()})
+    result["RAY_SERVE_HAPROXY_SERVER_STATE_BASE"] = folder
+    result["RAY_SERVE_ENABLE_HA_PROXY"] = "1" if place.with_haproxy else "0"
+    result[_ONE_MACHINE] = "0"
+    result.pop("RAY_ADDRESS", None)
+    if place.with_haproxy:
+        binary = find_haproxy(environ)
+        result.update(write_haproxy_starter(place.folder, binary=binary, host=place.host))
+    else:
+        # Else the throughput settings open a port on every ingress replica that nobody asks.
+        result["RAY_SERVE_ENABLE_DIRECT_INGRESS"] = "0"
+    if "RAY_AUTH_MODE" not in environ:
+        # Otherwise Ray saves a token in the home folder. A file, as every process of the user
+        # and each `ps e` shows an environment.
+        result.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=str(_write_token(place.folder)))
+        result.pop("RAY_AUTH_TOKEN", None)
+    return result
+
+
+def _chosen(environ: Mapping[str, str], place: ServingPlace) -> dict[str, str]:
+    """Return the variables for which the user's value, if there is one, is taken."""
+    chosen = {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        # ONNX Runtime 1.32 has an address that it reports to, and keeps a file for that at home.
+        "ORT_DISABLE_TELEMETRY": "1",
+        "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
+        "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": _DRAIN_S,
+        "RAY_SERVE_HAPROXY_RETRY_ON": _RETRY_ON,
+        "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": _CHECK_PERIOD_S,
+    }
+    if place.with_haproxy:
+        chosen.update(
+            {
+                name: str(free_port(_LOOPBACK, preferred=port))
+                for name, port in INNER_PORTS.items()
+                if name not in environ
+            }
+        )
+    return chosen
+
+
+def is_free(host: str, port: int) -> bool:
+    """Return whether a server could listen there now."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+def free_port(host: str, *, preferred: int) -> int:
+    """Return ``preferred`` or, where that is 0 or taken, a port that is free now."""
+    if preferred != 0 and is_free(host, preferred):
+        return preferred
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
+
+
+def _write_token(folder: Path) -> Path:
+    path = folder / _TOKEN_NAME
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(secrets.token_hex(32))
+    return path

@@ -1,0 +1,104 @@
+"""Every error's code, HTTP status and JSON body."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from starlette.exceptions import HTTPException
+
+from pipeline.contract import errors
+from pipeline.contract.errors import RequestError, ServiceError, TextlaneError
+from serve_app.request_record import RequestRecord
+from serve_app.schemas import ErrorBody, ErrorDetail, ItemError, ItemErrorDetail
+
+RETRY_AFTER_S = 1
+INTERNAL_CODE = "internal_error"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorKind:
+    """How a type of error leaves the house."""
+
+    status: int
+    code: str
+
+
+_INTERNAL = ErrorKind(status=500, code=INTERNAL_CODE)
+ERROR_KINDS: Mapping[type[TextlaneError], ErrorKind] = {
+    errors.TextlaneError: _INTERNAL,
+    errors.ConfigError: _INTERNAL,
+    errors.DataError: _INTERNAL,
+    errors.BadRowsError: _INTERNAL,
+    errors.FolderError: _INTERNAL,
+    errors.MissingFileError: _INTERNAL,
+    errors.AlteredFileError: _INTERNAL,
+    errors.SchemaVersionError: _INTERNAL,
+    errors.WeightsError: _INTERNAL,
+    errors.TrainingError: _INTERNAL,
+    errors.NotFiniteError: _INTERNAL,
+    errors.ExportError: _INTERNAL,
+    errors.CommandError: _INTERNAL,
+    errors.RequestError: ErrorKind(status=400, code="bad_request"),
+    errors.UnauthorizedError: ErrorKind(status=401, code="unauthorized"),
+    errors.InvalidRequestError: ErrorKind(status=400, code="invalid_request"),
+    errors.EmptyTextError: ErrorKind(status=400, code="empty_text"),
+    errors.TextTooLongError: ErrorKind(status=413, code="text_too_long"),
+    errors.TooManyTokensError: ErrorKind(status=422, code="too_many_tokens"),
+    errors.TooManyTextsError: ErrorKind(status=413, code="too_many_texts"),
+    errors.BodyTooLargeError: ErrorKind(status=413, code="body_too_large"),
+    errors.ServiceError: ErrorKind(status=500, code="service_error"),
+    errors.OverloadedError: ErrorKind(status=429, code="overloaded"),
+    errors.DeadlineError: ErrorKind(status=504, code="deadline_exceeded"),
+    errors.NotReadyError: ErrorKind(status=503, code="not_ready"),
+    errors.InferenceError: ErrorKind(status=500, code="inference_failed"),
+}
+_UNEXPECTED = "unexpected error; the service's log has it under this request_id"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorAnswer:
+    """An HTTP answer that is not 200."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str]
+
+
+def answer_error(error: Exception, record: RequestRecord) -> ErrorAnswer:
+    """Return the answer to an exception and note it in the request's record.
+
+    Only what is meant for the client is shown: a type that is neither a RequestError nor a
+    ServiceError has neither message nor field.
+    """
+    kind, headers = _kind_of(error), {}
+    message, field = _UNEXPECTED, None
+    if isinstance(error, HTTPException):
+        message, headers = f"{error.detail}. /docs lists what there is.", dict(error.headers or {})
+    elif isinstance(error, RequestError | ServiceError):
+        message, field = str(error), error.place
+    if kind.status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
+        headers["Retry-After"] = str(RETRY_AFTER_S)
+    if kind.status == HTTPStatus.UNAUTHORIZED:
+        headers["WWW-Authenticate"] = "Bearer"
+    record.code = kind.code
+    if kind.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        record.failure = error
+    detail = ErrorDetail(code=kind.code, message=message, field=field, request_id=record.request_id)
+    return ErrorAnswer(status=kind.status, body=ErrorBody(error=detail).to_json(), headers=headers)
+
+
+def describe_item_error(error: RequestError | ServiceError) -> ItemError:
+    """Return what stands in a list of answers in the place of one."""
+    return ItemError(
+        error=ItemErrorDetail(
+            code=ERROR_KINDS[type(error)].code, message=str(error), field=error.place
+        )
+    )
+
+
+def _kind_of(error: Exception) -> ErrorKind:
+    if isinstance(error, HTTPException):
+        phrase = HTTPStatus(error.status_code).phrase
+        code = phrase.lower().replace(" ", "_").replace("-", "_")
+        return ErrorKind(status=error.status_code, code=code)
+    return ERROR_KINDS[type(error)] if isinstance(error, TextlaneError) else _INTERNAL

@@ -1,0 +1,146 @@
+"""The HTTP application: which path is answered by what; no Ray."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from serve_app.error_answers import answer_error
+from serve_app.http_frame import ErrorEdge, FrameRules, RequestFrame, record_of, route_path
+from serve_app.openapi import add_predict, documented_errors
+from serve_app.predict_door import PredictDoor
+from serve_app.request_record import RequestObserver
+from serve_app.schemas import Alive, ModelInfo, ModelLimits, Ready
+from serve_app.service import PredictService
+
+PREDICT_PATH, MODEL_PATH = "/v1/predict", "/v1/model"
+ALIVE_PATH, READY_PATH, PAGE_PATH = "/healthz", "/readyz", "/"
+KNOWN_PATHS = frozenset({PREDICT_PATH, MODEL_PATH, ALIVE_PATH, READY_PATH, PAGE_PATH})
+_JSON, _HTML = "application/json", "text/html; charset=utf-8"
+_PAGE_HEADERS = {
+    # The page loads nothing and talks to nobody but this server; a browser holds it to that.
+    "Content-Security-Policy": "default-src 'none'; connect-src 'self'; img-src data:; "
+    "style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+
+
+class HttpApp(FastAPI):
+    """All routes; predictions go round FastAPI, whose way costs more than all else at the door."""
+
+    def __init__(
+        self,
+        service: PredictService,
+        *,
+        observers: Sequence[RequestObserver],
+        api_keys: Sequence[str] = (),
+    ) -> None:
+        """Build the routes.
+
+        Args:
+            service: what answers.
+            observers: receive every request at its end.
+            api_keys: one of them must be sent to ``/v1/…``; none: all may ask.
+        """
+        served = service.served
+        super().__init__(
+            title="textlane",
+            version=served.version,
+            description="Labels for texts. Every error has the same JSON body, `ErrorBody`.",
+            exception_handlers={HTTPException: _handle_error},
+        )
+        rules = FrameRules(
+            version=served.version,
+            known_paths=KNOWN_PATHS,
+            request_timeout_s=served.limits.request_timeout_s,
+            api_keys=api_keys,
+        )
+        self._has_keys = bool(api_keys)
+        self._predict = PredictDoor(service)
+        self._frame = RequestFrame(self._route, rules=rules, observers=observers)
+        self.add_middleware(ErrorEdge)
+        _add_health(self, service)
+        _add_model(self, service, has_keys=self._has_keys)
+        _add_page(self)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one ASGI connection."""
+        await self._frame(scope, receive, send)
+
+    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and route_path(scope) == PREDICT_PATH:
+            await self._predict(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the document of all routes, predictions among them."""
+        return add_predict(super().openapi(), path=PREDICT_PATH, has_keys=self._has_keys)
+
+
+def _add_health(app: FastAPI, service: PredictService) -> None:
+    version = service.served.version
+
+    @app.get(ALIVE_PATH, response_model=Alive)
+    async def healthz() -> Response:
+        """Say that this process can answer; a process that cannot is to be started again."""
+        return _respond(Alive())
+
+    @app.get(READY_PATH, response_model=Ready, responses=documented_errors(503))
+    async def readyz() -> Response:
+        """Say whether both lanes are warm and serve this version; else send no traffic here."""
+        await service.check()
+        return _respond(Ready(version=version))
+
+
+def _add_model(app: FastAPI, service: PredictService, *, has_keys: bool) -> None:
+    keyed = (401,) if has_keys else ()
+    info = _describe(service)
+
+    @app.get(MODEL_PATH, response_model=ModelInfo, responses=documented_errors(*keyed))
+    async def model() -> Response:
+        """Describe the served bundle."""
+        return _respond(info)
+
+
+def _add_page(app: FastAPI) -> None:
+    page = Path(__file__).with_name("page.html").read_bytes()
+
+    @app.get(PAGE_PATH, include_in_schema=False)
+    async def show_page() -> Response:
+        return Response(page, media_type=_HTML, headers=_PAGE_HEADERS)
+
+
+async def _handle_error(request: Request, error: Exception) -> Response:
+    answer = answer_error(error, record_of(request.scope))
+    return Response(
+        answer.body, status_code=answer.status, headers=dict(answer.headers), media_type=_JSON
+    )
+
+
+def _respond(body: BaseModel) -> Response:
+    return Response(body.model_dump_json(), media_type=_JSON)
+
+
+def _describe(service: PredictService) -> ModelInfo:
+    served = service.served
+    manifest, limits = served.bundle.manifest, served.limits
+    shown = {name: getattr(limits, name) for name in ModelLimits.model_fields}
+    return ModelInfo(
+        version=served.version,
+        name=manifest.name,
+        task=manifest.task,
+        labels=list(manifest.labels),
+        takes_pairs=manifest.takes_pairs,
+        limits=ModelLimits(**shown),
+        quality=manifest.quality,
+        provenance=manifest.provenance,
+    )
