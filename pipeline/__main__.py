@@ -33,6 +33,7 @@ examples:
   textlane inspect outputs/demo_cpu/shards
   textlane predict --bundle outputs/demo_cpu/bundle "A film to see twice."
   textlane serve --bundle outputs/demo_cpu/bundle
+  textlane load http://127.0.0.1:8000 --rate 20
   textlane demo --config job_configs/demo_cpu.yaml
 
 A value on the command line beats one in the environment, which beats the file.

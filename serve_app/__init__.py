@@ -1,6 +1,7 @@
 """Bundle to answers; never imports torch."""
 
 COMMANDS = {
+    "load": "measure a running service: latencies, throughput, failures",
     "predict": "label texts with a bundle, without a server",
     "tune": "measure a bundle on this machine and write how to serve it best",
 }

@@ -1,4 +1,4 @@
-"""The commands that need a bundle but no server, `textlane predict` and `textlane tune`."""
+"""The commands `textlane predict`, `textlane tune` and `textlane load`."""
 
 import argparse
 import os
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from pipeline.contract.errors import TextlaneError
 from serve_app.complaints import print_error
+from serve_app.load.command import add_load
 from serve_app.predict_command import add_predict
 from serve_app.tune_command import add_tune
 
@@ -14,7 +15,7 @@ from serve_app.tune_command import add_tune
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status.
 
-    0 done, 1 a text had no answer, 2 the user's mistake in the command, 130 Ctrl-C.
+    0 done, 1 a text had no answer (load: none had), 2 the user's mistake, 130 Ctrl-C.
     """
     options = build_parser().parse_args(argv)
     try:
@@ -36,6 +37,7 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the parser of this package's commands; ``call`` is what runs one."""
     parser = argparse.ArgumentParser(prog="textlane")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    add_load(commands)
     add_predict(commands)
     add_tune(commands)
     return parser

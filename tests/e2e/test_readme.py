@@ -182,6 +182,18 @@ def test_serving_answers_the_readme_request(demo, checkout, scratch, command):
     assert "demo_cpu" in json.dumps(model)
 
 
+def test_load_measures_what_is_served(demo, checkout, scratch):
+    need_port(8000)
+    serve = command_like("textlane serve")
+
+    with running(serve, checkout, scratch, "http://127.0.0.1:8000/readyz"):
+        shown = run(command_like("textlane load"), checkout, scratch)
+
+    assert "P99" in shown
+    assert " + 0 failed + 0 unanswered" in shown
+    assert "<svg" in (checkout / "outputs/load.html").read_text()
+
+
 def test_the_token_job_runs_from_its_own_file(checkout, scratch):
     run(command_like("textlane run"), checkout, scratch)
 
@@ -237,6 +249,7 @@ def test_every_readme_command_is_run_by_a_test_here():
         "textlane predict",
         "textlane inspect",
         "textlane serve",
+        "textlane load",
         SERVE_RUN,
         "curl",
         "textlane run",
