@@ -45,7 +45,7 @@ examples:
 A mix is share:words from-to of made-up English texts, {DEFAULT_MIX} unless set. A URL without
 a path means /v1/predict. Hosts other than this machine and private networks need
 --yes-this-is-mine. A file for --texts has one text on each line or, named .jsonl, an object
-with a field text on each line.
+with a field text on each line; a field class makes percentiles of each kind of text.
 Exit status: 0 done, 1 not one text was answered, 2 a mistake in the command or its files or
 the service cannot be reached, 130 stopped by Ctrl-C (what was measured so far is shown).
 """

@@ -142,13 +142,13 @@ def read_reply(reply: Reply) -> tuple[str | None, Failure | None]:
         body = json.loads(reply.body)
     except (ValueError, RecursionError):
         body = None
-    is_object = isinstance(body, dict)
+    fields = body if isinstance(body, dict) else {}
     if reply.status == 200:
-        if not is_object:
+        if not body:
             return None, Failure(kind=NOT_JSON, status=200, message=_shown(reply.body))
-        lane = body.get("lane")
+        lane = fields.get("lane")
         return (printable(lane, most_chars=20) if isinstance(lane, str) else None), None
-    error = body.get("error") if is_object else None
+    error = fields.get("error")
     if not isinstance(error, dict):
         return None, Failure(
             kind=str(reply.status), status=reply.status, message=_shown(reply.body)

@@ -8,7 +8,7 @@ REFUSED = "connection refused"
 DISCONNECTED = "connection lost"
 TLS_FAILED = "no secure connection"
 NOT_HTTP = "answer is no HTTP"
-NOT_JSON = "answer is no JSON"
+NOT_JSON = "answer is no JSON or empty"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

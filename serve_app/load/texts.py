@@ -14,7 +14,8 @@ _TEXTS_OF_AN_ENTRY = 512
 """Chosen: enough that none comes twice in a batch, made within a fraction of a second."""
 _MAX_FILE_BYTES = 256 * 2**20
 _JSONL = (".jsonl", ".ndjson")
-_FIELDS = ("text", "text_pair")
+_CLASS = "class"
+_FIELDS = ("text", "text_pair", _CLASS)
 _FROM_FILE = "texts of the file"
 
 
@@ -71,8 +72,9 @@ def build_mix_source(entries: Sequence[MixEntry], *, seed: int) -> TextSource:
 def read_source(file: Path) -> TextSource:
     """Return the texts of a file: one on each line, or JSON lines (``.jsonl``, ``.ndjson``).
 
-    A JSON line is an object with ``text`` and, for a model of pairs, ``text_pair``; other
-    fields are passed over, and so are empty lines.
+    A JSON line is an object with ``text``, for a model of pairs ``text_pair``, and ``class``
+    where percentiles are wanted for each kind of text; other fields are passed over, and so
+    are empty lines.
 
     Raises:
         ConfigError: the file cannot be read or is too large.
@@ -80,16 +82,21 @@ def read_source(file: Path) -> TextSource:
     """
     lines = _read_bytes(file).removeprefix(b"\xef\xbb\xbf").split(b"\n")
     is_jsonl = file.suffix.lower() in _JSONL
-    bodies = []
+    bodies: dict[str, list[bytes]] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         text, place = _decode(line, f"{file}:{number}"), f"{file}:{number}"
         fields = _read_object(text, place) if is_jsonl else {"text": text.rstrip("\r")}
-        bodies.append(_as_body(fields))
+        bodies.setdefault(fields.pop(_CLASS, _FROM_FILE), []).append(_as_body(fields))
     if not bodies:
         raise DataError("has no texts", place=str(file), remedy="Write one text on each line.")
-    return TextSource(classes=(_FROM_FILE,), bodies=(tuple(bodies),), shares=(1.0,))
+    num_texts = sum(map(len, bodies.values()))
+    return TextSource(
+        classes=tuple(bodies),
+        bodies=tuple(map(tuple, bodies.values())),
+        shares=tuple(len(those) / num_texts for those in bodies.values()),
+    )
 
 
 def _as_body(fields: dict[str, str]) -> bytes:

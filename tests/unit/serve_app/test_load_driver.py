@@ -161,9 +161,9 @@ def test_failures_without_an_answer_have_their_kinds(error, kind):
         (500, b"<h1>\x1b[31m Oops\n\xff</h1>", "500", "<h1> [31m Oops �</h1>"),
         (404, b'{"error": "gone"}', "404", '{"error": "gone"}'),
         (204, b"", "204", ""),
-        (200, b"hello", "answer is no JSON", "hello"),
-        (200, b"[1]", "answer is no JSON", "[1]"),
-        (200, b"[" * 100_000, "answer is no JSON", "[" * 197 + "..."),
+        (200, b"hello", "answer is no JSON or empty", "hello"),
+        (200, b"[]", "answer is no JSON or empty", "[]"),
+        (200, b"[" * 100_000, "answer is no JSON or empty", "[" * 197 + "..."),
     ],
 )
 def test_failures_with_an_answer_are_counted_by_status_and_code(status, body, kind, message):

@@ -40,6 +40,20 @@ def test_a_mix_has_the_asked_words_and_shares():
         assert least <= len(text_of(request).split()) <= most
 
 
+def test_classes_of_json_lines_are_drawn_as_often_as_they_stand_in_the_file(tmp_path):
+    lines = [
+        {"text": str(number), "class": "rare" if number % 10 == 3 else "usual"}
+        for number in range(50)
+    ]
+    file = write(tmp_path, "t.jsonl", "\n".join(map(json.dumps, lines)))
+
+    source = read_source(file)
+
+    names = Counter(source.classes[one.text_class] for one in drawn(source, 2000))
+    assert names["rare"] / 2000 == pytest.approx(0.1, abs=0.035)  # Five standard errors.
+    assert json.loads(source.bodies[source.classes.index("rare")][0]) == {"text": "3"}
+
+
 @given(seed=st.integers(0, 2**31))
 def test_a_seed_fixes_texts_and_order(seed):
     entries = parse_mix("1:1-3,1:4-4")
