@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from pipeline.contract.batching import IntArray, group_by_tokens, pad_rows
 from pipeline.contract.errors import ConfigError, FolderError, InferenceError
+from pipeline.contract.runtime_options import disabled_optimizers
 
 _INPUT_NAMES = ["input_ids", "attention_mask"]
 _OUTPUT_NAME = "logits"
@@ -46,7 +47,10 @@ class ScoringSession:
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         try:
             self._session = onnxruntime.InferenceSession(
-                str(model_path), options, providers=providers
+                str(model_path),
+                options,
+                providers=providers,
+                disabled_optimizers=disabled_optimizers(device),
             )
         except Exception as error:  # onnxruntime's own types share no base of their own
             raise FolderError(

@@ -179,9 +179,8 @@ def _choose_graph(work: _Work, plain: LogitsFunction) -> tuple[FusionChoice, Par
     counts = fuse_graph(
         folder / _PLAIN_NAME,
         folder / _FUSED_NAME,
-        num_layers=shape.num_layers,
-        num_heads=shape.num_heads,
-        hidden_size=shape.hidden_size,
+        architecture=shape,
+        device=settings.target,
         external_data_mb=settings.external_data_mb,
     )
     fused = work.open(_FUSED_NAME)

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +10,23 @@ import onnx
 
 from pipeline.contract.errors import ExportError
 from pipeline.export.external_data import DEFAULT_EXTERNAL_DATA_MB, save_model
+from pipeline.export.onnx_session import Device
+from pipeline.model.architecture import Architecture
 
-_PER_LAYER = {"Attention": 1, "Gelu": 1, "SkipLayerNormalization": 2}
-"""Fused operators of one layer; GELU's variants under ``Gelu``."""
+_SKIP_NORM, _NORM = "SkipLayerNormalization", "LayerNormalization"
+_PER_LAYER: dict[Device, dict[str, int]] = {
+    "cpu": {"Attention": 1, "Gelu": 1, _NORM: 2},
+    "cuda": {"Attention": 1, "Gelu": 1, _SKIP_NORM: 2},
+}
+"""Fused operators of one layer; GELU's variants under ``Gelu``. On a CPU the sum before a
+LayerNorm stays apart, see :mod:`pipeline.contract.runtime_options`."""
 _KINDS = {
     "Attention": "Attention",
     "BiasGelu": "Gelu",
     "FastGelu": "Gelu",
     "Gelu": "Gelu",
-    "SkipLayerNormalization": "SkipLayerNormalization",
+    _NORM: _NORM,
+    _SKIP_NORM: _SKIP_NORM,
 }
 # The number of the encoder's layer in a module path: /encoder/layer.3/attention/self/Softmax.
 # A head such as verdict.1 has numbers of its own.
@@ -47,12 +55,11 @@ def fuse_graph(
     source: Path,
     target: Path,
     *,
-    num_layers: int,
-    num_heads: int,
-    hidden_size: int,
+    architecture: Architecture,
+    device: Device = "cpu",
     external_data_mb: int = DEFAULT_EXTERNAL_DATA_MB,
 ) -> dict[str, int]:
-    """Write the fused graph of a model file and return its fused operators' counts.
+    """Write the graph of a model file, fused for a device; return its fused operators' counts.
 
     The result runs in ONNX Runtime only: its operators are of the ``com.microsoft`` domain.
 
@@ -67,15 +74,22 @@ def fuse_graph(
     options = FusionOptions("bert")
     # The default keeps only each row's token count: right for padding at the end alone.
     options.use_raw_attention_mask(True)
+    options.enable_skip_layer_norm = device == "cuda"
+    options.enable_bias_skip_layer_norm = device == "cuda"
     fused = optimize_model(
         str(source),
         model_type="bert",
-        num_heads=num_heads,
-        hidden_size=hidden_size,
+        num_heads=architecture.num_heads,
+        hidden_size=architecture.hidden_size,
         optimization_options=options,
         opt_level=0,
     )
-    counts = demand_fusions(fused.model.graph, num_layers=num_layers, place=source.name)
+    counts = demand_fusions(
+        fused.model.graph,
+        num_layers=architecture.num_layers,
+        device=device,
+        place=source.name,
+    )
     save_optimizer_model(fused, target, external_data_mb=external_data_mb)
     return counts
 
@@ -89,19 +103,22 @@ def save_optimizer_model(optimized: Any, path: Path, *, external_data_mb: int) -
     save_model(model, path, external_data_mb=external_data_mb)
 
 
-def demand_fusions(graph: onnx.GraphProto, *, num_layers: int, place: str) -> dict[str, int]:
+def demand_fusions(
+    graph: onnx.GraphProto, *, num_layers: int, device: Device, place: str
+) -> dict[str, int]:
     """Return the fused operators of all layers by kind, every layer being fused whole.
 
-    Whole is: one Attention, one Gelu, two SkipLayerNormalization.
+    Whole is: one Attention, one Gelu and two LayerNormalization on ``cpu``, two
+    SkipLayerNormalization on ``cuda``.
 
     Raises:
         ExportError: naming each layer that falls short, each operator with both counts, and
             what is left of the layer that the optimizer did not know.
     """
-    fused = count_fused_operators(graph)
+    fused, demanded = count_fused_operators(graph), _PER_LAYER[device]
     reports: dict[str, list[int]] = defaultdict(list)
     for layer in range(num_layers):
-        if shortfall := _name_shortfall(fused.get(layer, Counter())):
+        if shortfall := _name_shortfall(fused.get(layer, Counter()), demanded):
             reports[shortfall].append(layer)
     if reports:
         found = "; ".join(
@@ -113,7 +130,7 @@ def demand_fusions(graph: onnx.GraphProto, *, num_layers: int, place: str) -> di
             place=place,
             remedy="Set export.fuse to false, or write the layer as the optimizer expects it.",
         )
-    return {kind: sum(counts[kind] for counts in fused.values()) for kind in _PER_LAYER}
+    return {kind: sum(counts[kind] for counts in fused.values()) for kind in demanded}
 
 
 def count_fused_operators(graph: onnx.GraphProto) -> dict[int, Counter[str]]:
@@ -136,11 +153,11 @@ def _layer_of(names: Iterable[str]) -> int | None:
     return int(found[0].group(1)) if found else None
 
 
-def _name_shortfall(counts: Counter[str]) -> str:
+def _name_shortfall(counts: Counter[str], demanded: Mapping[str, int]) -> str:
     short = [
-        f"{counts[kind]} of {demanded} {kind}" if counts[kind] else f"no {kind}"
-        for kind, demanded in _PER_LAYER.items()
-        if counts[kind] < demanded
+        f"{counts[kind]} of {number} {kind}" if counts[kind] else f"no {kind}"
+        for kind, number in demanded.items()
+        if counts[kind] < number
     ]
     return ", ".join(short)
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pipeline.contract.batching import IntArray
 from pipeline.contract.errors import ConfigError, ExportError
+from pipeline.contract.runtime_options import disabled_optimizers
 
 INPUT_NAMES = ("input_ids", "attention_mask")
 OUTPUT_NAME = "logits"
@@ -58,7 +59,12 @@ def open_session(
     """
     demand_device(device)
     try:
-        session = onnxruntime.InferenceSession(str(path), options, providers=_providers(device))
+        session = onnxruntime.InferenceSession(
+            str(path),
+            options,
+            providers=_providers(device),
+            disabled_optimizers=disabled_optimizers(device),
+        )
     except Exception as error:  # onnxruntime's own types share no base of their own
         raise ExportError(
             f"ONNX Runtime cannot load the model: {error}", place=path.name

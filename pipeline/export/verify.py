@@ -107,7 +107,9 @@ def _check_fusion(bundle: Bundle) -> str:
     path = bundle.model_path(FP32_NAME)
     # Every layer has one Attention, so that is how many layers there are.
     layers = int(read_number(bundle.manifest, "fusion", "counts", "Attention"))
-    counts = demand_fusions(load_graph(path).graph, num_layers=layers, place=path.name)
+    counts = demand_fusions(
+        load_graph(path).graph, num_layers=layers, device=bundle.manifest.target, place=path.name
+    )
     if counts != recorded:
         raise ExportError(f"the fused operators must be {recorded}", place=path.name, value=counts)
     return f"{FP32_NAME}: fused " + ", ".join(f"{n} {name}" for name, n in counts.items())

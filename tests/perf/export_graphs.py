@@ -69,9 +69,7 @@ def write_graphs(subject: Subject, folder: Path) -> tuple[TextClassifier, dict[s
     fuse_graph(
         paths[UNFUSED],
         paths[FUSED],
-        num_layers=shape.num_layers,
-        num_heads=shape.num_heads,
-        hidden_size=shape.hidden_size,
+        architecture=shape,
     )
     rng = np.random.default_rng(0)
     rows = [

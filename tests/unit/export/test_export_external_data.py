@@ -147,7 +147,7 @@ def test_the_fused_graph_of_such_a_model_has_its_own_data_file(
     target = tmp_path / "fused.onnx"
 
     fuse_graph(
-        large_graph, target, num_layers=2, num_heads=2, hidden_size=WIDTH, external_data_mb=1
+        large_graph, target, architecture=build_architecture(hidden_size=WIDTH), external_data_mb=1
     )
 
     assert _file_names(tmp_path) == ["fused.onnx", "fused.onnx.data"]

@@ -30,7 +30,7 @@ def test_the_fp16_model_answers_as_torch_within_its_tolerance(
     source = plain_graph
     if is_fused:
         source = tmp_path / "fused.onnx"
-        fuse_graph(plain_graph, source, num_layers=2, num_heads=2, hidden_size=16)
+        fuse_graph(plain_graph, source, architecture=build_architecture(), device="cuda")
     target = tmp_path / "model_fp16.onnx"
 
     write_fp16(source, target)

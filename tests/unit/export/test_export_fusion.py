@@ -11,7 +11,7 @@ from pipeline.config import Task
 from pipeline.contract.errors import ExportError
 from pipeline.export.fusion import demand_fusions, fuse_graph
 from pipeline.export.onnx_graph import as_logits_function, export_graph
-from pipeline.export.onnx_session import open_model
+from pipeline.export.onnx_session import Device, open_model
 from pipeline.export.parity import build_parity_cells, check_parity
 from pipeline.model.encoder import Intermediate, SelfAttention
 
@@ -38,22 +38,25 @@ def _fuse(model: nn.Module, folder: Path, *, num_layers: int) -> dict[str, int]:
     plain = folder / "plain.onnx"
     export_graph(model, plain, opset=14, task=Task.SEQUENCE, num_labels=len(LABELS))
     return fuse_graph(
-        plain, folder / "fused.onnx", num_layers=num_layers, num_heads=2, hidden_size=16
+        plain, folder / "fused.onnx", architecture=build_architecture(num_layers=num_layers)
     )
 
 
-def test_every_layer_is_fused_and_masks_with_holes_still_hold(
-    plain_graph: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("device", "norm"), [("cpu", "LayerNormalization"), ("cuda", "SkipLayerNormalization")]
+)
+def test_every_layer_is_fused_for_its_device_and_masks_with_holes_still_hold(
+    plain_graph: Path, tmp_path: Path, device: Device, norm: str
 ) -> None:
     reference = as_logits_function(build_classifier(build_architecture()))
     cells = build_parity_cells(reference, seq_lens=[3, MAX_SEQ_LEN], vocab_size=44, seed=1)
+    target = tmp_path / "fused.onnx"
 
-    counts = fuse_graph(
-        plain_graph, tmp_path / "fused.onnx", num_layers=2, num_heads=2, hidden_size=16
-    )
+    counts = fuse_graph(plain_graph, target, architecture=build_architecture(), device=device)
 
-    assert counts == {"Attention": 2, "Gelu": 2, "SkipLayerNormalization": 4}
-    parity = check_parity(open_model(tmp_path / "fused.onnx"), cells, atol=1e-4, name="f")
+    assert counts == {"Attention": 2, "Gelu": 2, norm: 4}
+    assert (b"SkipLayerNormalization" in target.read_bytes()) == (device == "cuda")
+    parity = check_parity(open_model(target), cells, atol=1e-4, name="f")
     assert parity.max_abs_difference < 1e-5
 
 
@@ -84,20 +87,20 @@ def test_layers_with_another_order_of_attention_are_named_together(tmp_path: Pat
 def test_a_shortfall_of_one_operator_states_both_counts() -> None:
     names = ["/encoder/layer.0/attention/self/Reshape_3_output_0"]
     kinds = ["Attention"]
-    for path, kind in (("intermediate/Mul_1", "BiasGelu"), ("output/LayerNorm/Add_1", _SKIP)):
+    for path, kind in (("intermediate/Mul_1", "BiasGelu"), ("output/LayerNorm/Add_1", _NORM)):
         names.append(f"/encoder/layer.0/{path}_output_0")
         kinds.append(kind)
     # A fused node outside the layers does not make up for one that a layer lacks.
-    names, kinds = [*names, "/embeddings/LayerNorm/Add_1_output_0"], [*kinds, _SKIP]
+    names, kinds = [*names, "/embeddings/LayerNorm/Add_1_output_0"], [*kinds, _NORM]
     nodes = [
         onnx.helper.make_node(kind, ["x"], [name]) for kind, name in zip(kinds, names, strict=True)
     ]
     graph = onnx.helper.make_graph(nodes, "g", [], [])
 
     with pytest.raises(
-        ExportError, match=r"layer 0: 1 of 2 SkipLayerNormalization; layer 1: no Attention, no Gelu"
+        ExportError, match=r"layer 0: 1 of 2 LayerNormalization; layer 1: no Attention, no Gelu"
     ):
-        demand_fusions(graph, num_layers=2, place="model.onnx")
+        demand_fusions(graph, num_layers=2, device="cpu", place="model.onnx")
 
 
-_SKIP = "SkipLayerNormalization"
+_NORM = "LayerNormalization"

@@ -6,7 +6,7 @@ from pipeline.contract.batching import IntArray
 from pipeline.contract.errors import ExportError
 from pipeline.export.fusion_choice import FUSED, UNFUSED, FusionChoice, choose_fusion
 
-COUNTS = {"Attention": 2, "Gelu": 2, "SkipLayerNormalization": 4}
+COUNTS = {"Attention": 2, "Gelu": 2, "LayerNormalization": 4}
 
 
 class Timed:

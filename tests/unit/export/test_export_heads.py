@@ -79,7 +79,7 @@ def test_every_layer_of_the_encoders_head_stays_float(
     assert not any("/verdict/" in name or "/pooler/" in name for name in built.int8["int8"])
     assert _node_kinds(tmp_path / "model_int8.onnx", part="verdict") == {onnx.TensorProto.FLOAT}
     assert built.fusion is not None
-    assert built.fusion["counts"] == {"Attention": 2, "Gelu": 2, "SkipLayerNormalization": 4}
+    assert built.fusion["counts"] == {"Attention": 2, "Gelu": 2, "LayerNormalization": 4}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from pipeline.contract.shards import load_shards
 from pipeline.export.run import export
 from pipeline.export.verify import verify
 
-FUSED = {"Attention": 2, "Gelu": 2, "SkipLayerNormalization": 4}
+FUSED = {"Attention": 2, "Gelu": 2, "LayerNormalization": 4}
 
 
 @pytest.fixture(scope="module")

@@ -46,6 +46,16 @@ def test_the_dump_is_the_graph_as_onnx_runtime_optimises_it(
     assert load_model(plain_graph) == before
 
 
+def test_what_runs_on_a_cpu_has_no_skip_layer_normalization(
+    plain_graph: Path, tmp_path: Path
+) -> None:
+    path = dump_optimized(plain_graph, tmp_path, device="cpu")
+
+    kinds = [node.op_type for node in load_model(path).graph.node]
+    assert "SkipLayerNormalization" not in kinds
+    assert kinds.count("LayerNormalization") == 5
+
+
 def test_a_second_dump_replaces_the_first(plain_graph: Path, tmp_path: Path) -> None:
     first = dump_optimized(plain_graph, tmp_path, device="cpu").read_bytes()
 
