@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextvars import Context
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -74,7 +75,9 @@ class RemoteLane:
             self._timer = None
         asked, self._collected = _still_waiting(self._collected), []
         if asked:
-            call = asyncio.get_running_loop().create_task(self._call(asked))
+            # In no request's context: Ray Serve cancels every call that it finds made in the
+            # context of a request whose client left, and others' texts would go with it.
+            call = asyncio.get_running_loop().create_task(self._call(asked), context=Context())
             self._calls.add(call)
             call.add_done_callback(self._calls.discard)
 
@@ -121,7 +124,8 @@ class RemoteLane:
             response.cancel()
             return
         if not self._gone:
-            asyncio.get_running_loop().call_later(self._coalesce_s, self._tell_gone)
+            loop = asyncio.get_running_loop()
+            loop.call_later(self._coalesce_s, self._tell_gone, context=Context())
         self._gone.append(one.row.key)
 
     def _tell_gone(self) -> None:

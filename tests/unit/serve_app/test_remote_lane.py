@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from contextvars import ContextVar
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 from pipeline.contract.errors import NotReadyError, OverloadedError
 from serve_app.lane_call import LaneAnswer, LaneRow
 from serve_app.remote_lane import RemoteLane
+
+REQUEST = ContextVar("the request whose context something runs in", default=None)
 
 
 class FakeResponse:
@@ -30,13 +33,14 @@ class FakeHandle:
     """Scores a row with its first token; keeps each call's rows and what was broadcast."""
 
     def __init__(self):
-        self.calls, self.told, self.failures = [], [], []
+        self.calls, self.told, self.failures, self.made_in = [], [], [], []
         self.gate = asyncio.Event()
         self.gate.set()
         self.score_rows = self
 
     def remote(self, rows):
         self.calls.append([row.input_ids[0] for row in rows])
+        self.made_in.append(REQUEST.get())
         return FakeResponse(self, rows)
 
     def broadcast(self, method, keys):
@@ -184,6 +188,19 @@ def test_the_lane_is_told_of_the_one_that_left_and_the_others_get_their_answers(
     ((method, keys),) = handle.told
     assert method == "forget"
     assert [key[0] for key in keys] == ["the same"]
+
+
+def test_a_call_belongs_to_no_request_since_ray_cancels_those_of_one_that_left():
+    async def scenario(lane, _handle):
+        async def ask(number):
+            REQUEST.set(number)
+            return await lane.score(row(number))
+
+        await asyncio.gather(*(ask(number) for number in range(1, 101)))
+
+    handle, _ = with_lane(scenario)
+
+    assert handle.made_in == [None, None]
 
 
 def test_a_text_whose_caller_left_before_its_call_is_not_sent():
