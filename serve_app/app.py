@@ -10,6 +10,7 @@ from serve_app.config import ServeSettings, settings_from_arguments
 from serve_app.ingress import Ingress
 from serve_app.lane import Lane
 from serve_app.limits import LaneName
+from serve_app.live_settings import INGRESS_LIVE, LANE_LIVE, live_values
 from serve_app.served import open_served
 
 # Calls that must get through to a replica beside the counted texts: health checks.
@@ -41,6 +42,7 @@ def build_app(args: dict[str, Any]) -> Application:
         name="Ingress",
         num_replicas=settings.ingress_replicas,
         ray_actor_options={"num_cpus": settings.ingress_num_cpus},
+        user_config=live_values(settings, INGRESS_LIVE),
         # Over the admission limit, so that the 503 is ours and not a silent queue of Ray's.
         max_ongoing_requests=2 * settings.max_queued_requests + _SPARE_CALLS,
         health_check_period_s=_HEALTH_CHECK_PERIOD_S,
@@ -64,6 +66,7 @@ def _bind_lane(settings: ServeSettings, *, name: LaneName, version: str) -> Appl
             "num_cpus": settings.lane_num_cpus,
             "num_gpus": settings.lane_num_gpus,
         },
+        user_config=live_values(settings, LANE_LIVE),
         max_ongoing_requests=settings.ingress_replicas * settings.max_queued_requests
         + _SPARE_CALLS,
         health_check_period_s=_HEALTH_CHECK_PERIOD_S,
