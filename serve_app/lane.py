@@ -3,14 +3,17 @@
 import logging
 from typing import Any
 
+import ray
 from ray import serve
 
 from pipeline.contract.errors import ConfigError, NotReadyError
 from serve_app.batcher import Batcher, GroupRun
 from serve_app.config import ServeSettings
+from serve_app.gpu_meter import open_gpu_meter
 from serve_app.lane_call import LaneAnswer, LaneRow, RowKey
 from serve_app.limits import LaneName, ServingLimits, resolve_limits
 from serve_app.live_settings import LANE_LIVE, with_live_values
+from serve_app.load_watch import LoadWatch
 from serve_app.metrics import LaneMetrics
 from serve_app.served import open_served
 from serve_app.session import ScoringSession
@@ -50,7 +53,7 @@ class Lane:
             device=settings.device,
         )
         session.warm_up(limits.warm_up(name))
-        self._metrics = LaneMetrics(name)
+        self._metrics = LaneMetrics(name, version=served.version)
         self._hung_after_s = settings.request_timeout_s
         self._batcher = Batcher(
             session,
@@ -58,6 +61,12 @@ class Lane:
             on_run=self._observe,
         )
         self._waits_when_idle = False
+        gpu = open_gpu_meter(ray.get_gpu_ids())
+        self._watch = LoadWatch(
+            self._batcher,
+            report=self._metrics.observe_load,
+            read_gpu=None if gpu is None else gpu.read_utilisation,
+        )
 
     async def reconfigure(self, user_config: object) -> None:
         """Take other limits, without restart and with what waits; see ``LANE_LIVE``.
@@ -78,6 +87,7 @@ class Lane:
             _replica_logger.error("the limits stay as they are: %s", error)
             return
         self._is_configured = True
+        self._watch.wake()
         self._batcher.limits = _batch_limits(settings, limits)
         queue: Any = self._collect  # Ray's stub hides what the decorator adds.
         queue.set_max_batch_size(limits.max_batch_requests)
@@ -90,6 +100,7 @@ class Lane:
         Calls are collected for ``batch_wait_timeout_ms`` only while a full batch waits already:
         then collecting costs no time. A lone request never waits for company.
         """
+        self._watch.wake()
         if not self._waits_when_idle and self._batcher.batches_waiting < 1.0:
             return await self._batcher.score(rows)
         answers: list[LaneAnswer] = await self._collect(rows)
