@@ -120,6 +120,9 @@ class Batcher:
         now, running_s = self._clock(), self.running_s
         return QueueLoad(
             num_texts=len(waiting),
+            num_batches=self.limits.batches_of(
+                num_rows=len(waiting), num_tokens=sum(len(one.row.input_ids) for one in waiting)
+            ),
             oldest_s=max((now - one.arrived_s for one in waiting), default=0.0),
             busy_s=self._ran_s + running_s,
             is_idle=self._worker is None,

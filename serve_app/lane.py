@@ -13,8 +13,9 @@ from serve_app.gpu_meter import open_gpu_meter
 from serve_app.lane_call import LaneAnswer, LaneRow, RowKey
 from serve_app.limits import LaneName, ServingLimits, resolve_limits
 from serve_app.live_settings import LANE_LIVE, with_live_values
-from serve_app.load_watch import LoadWatch
+from serve_app.load_watch import BusyShare, LoadWatch
 from serve_app.metrics import LaneMetrics
+from serve_app.scaling import BUSY_SHARE, QUEUED_BATCHES
 from serve_app.served import open_served
 from serve_app.session import ScoringSession
 from serve_app.window import BatchLimits
@@ -67,6 +68,7 @@ class Lane:
             report=self._metrics.observe_load,
             read_gpu=None if gpu is None else gpu.read_utilisation,
         )
+        self._busy_share = BusyShare()
 
     async def reconfigure(self, user_config: object) -> None:
         """Take other limits, without restart and with what waits; see ``LANE_LIVE``.
@@ -122,6 +124,14 @@ class Lane:
         """
         if self._batcher.running_s > self._hung_after_s:
             raise NotReadyError("the model run hangs", value=f"{self._batcher.running_s:.1f} s")
+
+    async def record_autoscaling_stats(self) -> dict[str, float]:
+        """Return what decides on the number of replicas; Ray Serve asks where it is to scale."""
+        load = self._batcher.read_load()
+        return {
+            QUEUED_BATCHES: load.num_batches,
+            BUSY_SHARE: self._busy_share.read(load.busy_s),
+        }
 
     @serve.batch(
         max_batch_size=32, batch_wait_timeout_s=0.01, max_concurrent_batches=_MAX_COLLECTED

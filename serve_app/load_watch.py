@@ -1,6 +1,7 @@
 """Tells once a second how a lane's queue and GPU stand, as long as there is something to tell."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from contextvars import Context
 from dataclasses import dataclass
@@ -18,10 +19,28 @@ class QueueLoad:
     """Texts that wait for their model run."""
     oldest_s: float
     """Seconds that the oldest of them has waited; 0 where none does."""
+    num_batches: float
+    """Full model runs' worth of them."""
     busy_s: float
     """Seconds that the session has run since its start, the present run included."""
     is_idle: bool
     """Nothing waits and nothing runs."""
+
+
+class BusyShare:
+    """The share of time that a session was busy since it was last asked about."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Begin now."""
+        self._clock = clock
+        self._asked_s, self._busy_s = clock(), 0.0
+
+    def read(self, busy_s: float) -> float:
+        """Return the share, 0 to 1, when it has been busy for so many seconds in all."""
+        now_s = self._clock()
+        busy_before_s, asked_s = self._busy_s, self._asked_s
+        self._busy_s, self._asked_s = busy_s, now_s
+        return min(1.0, (busy_s - busy_before_s) / max(now_s - asked_s, 1e-9))
 
 
 class LoadSource(Protocol):

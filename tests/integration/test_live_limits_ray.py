@@ -39,7 +39,12 @@ def deploy(ray_cluster, folder):
         application = {
             "name": "live",
             "import_path": "live_lane:build_app",
-            "args": {"bundle": str(folder / "bundle"), "threads_per_replica": 1},
+            # A lane that scales keeps its policy when the file changes around it.
+            "args": {
+                "bundle": str(folder / "bundle"),
+                "threads_per_replica": 1,
+                "short_replicas": [1, 2],
+            },
             "runtime_env": {"env_vars": {"PYTHONPATH": ":".join(paths)}},
             "deployments": list(deployments),
         }

@@ -180,7 +180,7 @@ def test_the_load_tells_what_waits_how_long_and_how_long_the_session_ran():
 
     assert (idle.num_texts, idle.oldest_s, idle.busy_s, idle.is_idle) == (0, 0.0, 0.0, True)
     assert (behind.num_texts, behind.oldest_s, behind.busy_s) == (2, 2.0, 3.0)
-    assert not behind.is_idle
+    assert (behind.num_batches, behind.is_idle) == (0.5, False)
     assert (done.num_texts, done.busy_s, done.is_idle) == (0, 3.0, True)
 
 

@@ -2,13 +2,13 @@
 
 import asyncio
 
-from serve_app.load_watch import LoadWatch, QueueLoad
+from serve_app.load_watch import BusyShare, LoadWatch, QueueLoad
 
-IDLE = QueueLoad(num_texts=0, oldest_s=0.0, busy_s=2.0, is_idle=True)
+IDLE = QueueLoad(num_texts=0, num_batches=0.0, oldest_s=0.0, busy_s=2.0, is_idle=True)
 
 
 def busy(num_texts):
-    return QueueLoad(num_texts=num_texts, oldest_s=0.5, busy_s=1.0, is_idle=False)
+    return QueueLoad(num_texts=num_texts, num_batches=1.0, oldest_s=0.5, busy_s=1.0, is_idle=False)
 
 
 class FakeSource:
@@ -82,3 +82,14 @@ def test_a_report_that_fails_is_tried_again_with_the_next_work(caplog):
         await until(lambda: len(told) == 2)
 
     asyncio.run(go())
+
+
+def test_the_busy_share_is_that_since_it_was_last_read():
+    now = [100.0]
+    share = BusyShare(clock=lambda: now[0])
+
+    now[0] = 104.0
+    first = share.read(3.0)
+    now[0] = 106.0
+
+    assert (first, share.read(3.5), share.read(3.5)) == (0.75, 0.25, 0.0)

@@ -125,8 +125,8 @@ def test_a_request_that_no_lane_saw_has_a_whole_time_alone(told):
 
 def test_a_lane_tells_of_its_runs_and_of_its_queue(told):
     lane = LaneMetrics("short", version="v1")
-    waiting = QueueLoad(num_texts=7, oldest_s=0.5, busy_s=2.5, is_idle=False)
-    idle = QueueLoad(num_texts=0, oldest_s=0.0, busy_s=3.0, is_idle=True)
+    waiting = QueueLoad(num_texts=7, num_batches=1.0, oldest_s=0.5, busy_s=2.5, is_idle=False)
+    idle = QueueLoad(num_texts=0, num_batches=0.0, oldest_s=0.0, busy_s=3.0, is_idle=True)
 
     lane.observe_group([3, 5])
     lane.observe_load(waiting, None)
