@@ -73,7 +73,9 @@ class ServeSettings(Settings):
     """File that `textlane tune` wrote; null: ``<bundle>.tuning.json`` if it is there and for
     this bundle, model file and machine. It decides the next four that are null."""
     threads_per_replica: Annotated[int, Field(ge=1, le=256)] | None = None
-    """ONNX Runtime threads of one lane replica; null: what the tuning says, else 2."""
+    """ONNX Runtime threads of one lane replica; null: what the tuning says, else
+    ``lane_num_cpus`` from 1 on, else the replica's share of the machine's CPUs, 4 at most (2
+    where both lanes have one replica on 2 to 5 CPUs)."""
     short_max_tokens: Count | None = None
     """Texts up to this many tokens go to the short lane; null: what the tuning says, else half
     of max_seq_len."""
@@ -128,7 +130,8 @@ class ServeSettings(Settings):
     ingress_num_cpus: PositiveFloat = 0.2
     """Ray's CPU reservation of one ingress replica; bookkeeping, not a limit."""
     lane_num_cpus: PositiveFloat = 0.4
-    """Ray's CPU reservation of one lane replica; all of them must fit on the cluster."""
+    """Ray's CPU reservation of one lane replica; all of them must fit on the cluster. From 1 on
+    it is also the number of threads, unless that is set or tuned."""
 
     def replica_range(self, lane: Literal["short", "long"]) -> tuple[int, int]:
         """Return the least and the most replicas of a lane."""
