@@ -137,6 +137,7 @@ class Lane:
         max_batch_size=32, batch_wait_timeout_s=0.01, max_concurrent_batches=_MAX_COLLECTED
     )
     async def _collect(self, calls: list[list[LaneRow]]) -> list[list[LaneAnswer]]:
+        self._watch.wake()  # While they were collected it may have seen an idle lane.
         answers = iter(await self._batcher.score([row for rows in calls for row in rows]))
         return [[next(answers) for _ in rows] for rows in calls]
 
