@@ -11,6 +11,7 @@ from typing import Protocol
 
 from pipeline.contract.errors import DeadlineError, InferenceError, TextlaneError
 from serve_app.lane_call import LaneAnswer, LaneRow, RowKey
+from serve_app.load_watch import QueueLoad
 from serve_app.session import Logits, Row
 from serve_app.window import BatchLimits, form_window
 
@@ -74,6 +75,7 @@ class Batcher:
         self._window: deque[list[_Waiting]] = deque()
         self._worker: asyncio.Task[None] | None = None
         self._run_began_s: float | None = None
+        self._ran_s = 0.0
         # One thread: the session uses its own threads, and the event loop stays free.
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="session")
 
@@ -111,6 +113,20 @@ class Batcher:
     def running_s(self) -> float:
         """Seconds since the session's present run began; 0 where it does nothing."""
         return 0.0 if self._run_began_s is None else self._clock() - self._run_began_s
+
+    def read_load(self) -> QueueLoad:
+        """Return how queue and session stand now."""
+        waiting = [one for one in self._all_waiting() if not one.answer.done()]
+        now, running_s = self._clock(), self.running_s
+        return QueueLoad(
+            num_texts=len(waiting),
+            num_batches=self.limits.batches_of(
+                num_rows=len(waiting), num_tokens=sum(len(one.row.input_ids) for one in waiting)
+            ),
+            oldest_s=max((now - one.arrived_s for one in waiting), default=0.0),
+            busy_s=self._ran_s + running_s,
+            is_idle=self._worker is None,
+        )
 
     def _all_waiting(self) -> list[_Waiting]:
         return [*(one for group in self._window for one in group), *self._queue]
@@ -156,7 +172,8 @@ class Batcher:
             outcomes = await self._score(group)
         finally:
             self._run_began_s = None
-        session_s = self._clock() - began_s
+            session_s = self._clock() - began_s
+            self._ran_s += session_s
         for one, outcome in zip(group, outcomes, strict=True):
             if not one.answer.done():  # Its caller may have left while it ran.
                 one.answer.set_result(

@@ -35,6 +35,25 @@ def _check_keys(keys: object) -> object:
     return keys
 
 
+def _check_replicas(given: object) -> object:
+    # The union's own complaint would be about a number and about a list.
+    numbers: list[Any] = [*given] if isinstance(given, list | tuple) else [given]
+    are_counts = all(type(number) is int and number >= 1 for number in numbers)
+    if not are_counts or (isinstance(given, list | tuple) and len(numbers) != 2):
+        raise ValueError(
+            "it must be a whole number from 1, or two of them such as [1, 4] for the least and "
+            f"the most, got {given!r}"
+        )
+    if numbers[0] > numbers[-1]:
+        raise ValueError(f"{numbers} has its least over its most. Swap them.")
+    return given
+
+
+Replicas = Annotated[
+    int | Annotated[tuple[int, int], Field(strict=False)],
+    BeforeValidator(_check_replicas),
+]
+"""A number, or the least and the most."""
 ApiKeys = Annotated[list[SecretStr] | None, BeforeValidator(_check_keys)]
 """Printed as asterisks wherever settings are shown."""
 
@@ -54,7 +73,9 @@ class ServeSettings(Settings):
     """File that `textlane tune` wrote; null: ``<bundle>.tuning.json`` if it is there and for
     this bundle, model file and machine. It decides the next four that are null."""
     threads_per_replica: Annotated[int, Field(ge=1, le=256)] | None = None
-    """ONNX Runtime threads of one lane replica; null: what the tuning says, else 2."""
+    """ONNX Runtime threads of one lane replica; null: what the tuning says, else
+    ``lane_num_cpus`` from 1 on, else the replica's share of the machine's CPUs, 4 at most (2
+    where both lanes have one replica on 2 to 5 CPUs)."""
     short_max_tokens: Count | None = None
     """Texts up to this many tokens go to the short lane; null: what the tuning says, else half
     of max_seq_len."""
@@ -92,10 +113,16 @@ class ServeSettings(Settings):
     """Put the texts into the log line of their request; off, because texts are private."""
     ingress_replicas: Count = 1
     """Processes that speak HTTP and tokenise."""
-    short_replicas: Count = 1
-    """Processes that run short texts."""
-    long_replicas: Count = 1
-    """Processes that run long texts."""
+    short_replicas: Replicas = 1
+    """Processes that run short texts; ``[least, most]`` has as many as the work needs."""
+    long_replicas: Replicas = 1
+    """Processes that run long texts; ``[least, most]`` has as many as the work needs."""
+    scale_up_delay_s: PositiveFloat = 10.0
+    """Seconds that over two full batches must wait for each replica before one is added. Less
+    pays only if a burst lasts longer than a replica takes to start, 5 to 10 s."""
+    scale_down_delay_s: PositiveFloat = 300.0
+    """Seconds that a replica must have been superfluous before it is taken away; more than the
+    pauses between two bursts, so that they find the replicas still there."""
     device: Literal["cpu", "cuda"] = "cpu"
     """Where the model runs; ``cuda`` needs onnxruntime-gpu and ``lane_num_gpus`` over 0."""
     lane_num_gpus: Annotated[float, Field(ge=0.0, strict=False)] = 0.0
@@ -103,7 +130,13 @@ class ServeSettings(Settings):
     ingress_num_cpus: PositiveFloat = 0.2
     """Ray's CPU reservation of one ingress replica; bookkeeping, not a limit."""
     lane_num_cpus: PositiveFloat = 0.4
-    """Ray's CPU reservation of one lane replica; all of them must fit on the cluster."""
+    """Ray's CPU reservation of one lane replica; all of them must fit on the cluster. From 1 on
+    it is also the number of threads, unless that is set or tuned."""
+
+    def replica_range(self, lane: Literal["short", "long"]) -> tuple[int, int]:
+        """Return the least and the most replicas of a lane."""
+        given = self.short_replicas if lane == "short" else self.long_replicas
+        return given if isinstance(given, tuple) else (given, given)
 
     @model_validator(mode="after")
     def _refuse_impossible_pairs(self) -> "ServeSettings":

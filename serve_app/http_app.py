@@ -103,12 +103,11 @@ def _add_health(app: FastAPI, service: PredictService) -> None:
 
 def _add_model(app: FastAPI, service: PredictService, *, has_keys: bool) -> None:
     keyed = (401,) if has_keys else ()
-    info = _describe(service)
 
     @app.get(MODEL_PATH, response_model=ModelInfo, responses=documented_errors(*keyed))
     async def model() -> Response:
         """Describe the served bundle."""
-        return _respond(info)
+        return _respond(_describe(service))
 
 
 def _add_page(app: FastAPI) -> None:

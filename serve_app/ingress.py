@@ -2,18 +2,21 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ray.serve.handle import DeploymentHandle
 
+from pipeline.contract.errors import ConfigError
 from serve_app.config import ServeSettings
 from serve_app.http_app import HttpApp
-from serve_app.limits import LaneName
+from serve_app.limits import LaneName, resolve_limits
+from serve_app.live_settings import INGRESS_LIVE, with_live_values
 from serve_app.metrics import IngressMetrics
 from serve_app.remote_lane import RemoteLane
 from serve_app.request_log import RequestLog
 from serve_app.served import open_served
-from serve_app.service import Lane, PredictService
+from serve_app.service import PredictService
 
 # What is logged here stands in the replica's own file, which Ray rotates and its dashboard shows.
 _REPLICA_LOGGER = "ray.serve"
@@ -37,15 +40,38 @@ class Ingress:
         """
         served = open_served(settings, expected_version=version)
         coalesce_s = settings.coalesce_ms / 1000.0
-        lanes: Mapping[LaneName, Lane] = {
+        self._settings = settings
+        self._remote_lanes: Mapping[LaneName, RemoteLane] = {
             "short": RemoteLane(short, coalesce_s=coalesce_s),
             "long": RemoteLane(long, coalesce_s=coalesce_s),
         }
+        self._is_configured = False
         encoder = served.bundle.load_text_encoder()
         self._api_keys = [key.get_secret_value() for key in settings.api_keys or ()]
         self._service = PredictService(
-            served, encoder=encoder, lanes=lanes, logs_texts=settings.log_texts
+            served, encoder=encoder, lanes=self._remote_lanes, logs_texts=settings.log_texts
         )
+
+    async def reconfigure(self, user_config: object) -> None:
+        """Take other settings, without restart; see ``INGRESS_LIVE`` and ``Lane.reconfigure``.
+
+        Raises:
+            ConfigError: names the value and the remedy; only the first time.
+        """
+        try:
+            settings = with_live_values(self._settings, user_config, names=INGRESS_LIVE)
+            served = self._service.served
+            limits = resolve_limits(settings, served.bundle)
+        except ConfigError as error:
+            if not self._is_configured:
+                raise
+            logging.getLogger(_REPLICA_LOGGER).error("settings stay as they are: %s", error)
+            return
+        self._is_configured = True
+        self._service.served = replace(served, limits=limits)
+        self._service.logs_texts = settings.log_texts
+        for lane in self._remote_lanes.values():
+            lane.coalesce_s = settings.coalesce_ms / 1000.0
 
     def __serve_build_asgi_app__(self) -> HttpApp:
         """Return the application; Ray Serve calls this in the replica."""

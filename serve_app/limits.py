@@ -7,6 +7,7 @@ from typing import Literal
 from pipeline.contract.bundle import Bundle
 from pipeline.contract.errors import ConfigError
 from serve_app.config import ServeSettings
+from serve_app.machine import usable_cpus
 from serve_app.tuning_choice import TuningChoice
 from serve_app.warm_up import MIN_TOKENS, warm_up_shapes
 
@@ -15,7 +16,10 @@ LaneName = Literal["short", "long"]
 # Chosen for 2 cores, where batches of more tokens gain nothing (measured 2026-12-01).
 _DEFAULT_BATCH_TOKENS = 512
 _DEFAULT_BATCH_REQUESTS = 32
-_DEFAULT_THREADS = 2
+# A batch of 512 tokens keeps few threads busy, and another replica gains more; chosen.
+_MOST_DEFAULT_THREADS = 4
+# Measured 2026-12-01 on 2 cores with both lanes: they are seldom busy at the same time.
+_SHARED_THREADS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +61,11 @@ class ServingLimits:
 
 
 def resolve_limits(
-    settings: ServeSettings, bundle: Bundle, choice: TuningChoice | None = None
+    settings: ServeSettings,
+    bundle: Bundle,
+    choice: TuningChoice | None = None,
+    *,
+    cpus: int | None = None,
 ) -> ServingLimits:
     """Return the limits that hold for this bundle.
 
@@ -65,6 +73,7 @@ def resolve_limits(
         settings: what is set wins.
         bundle: what it cannot do is refused.
         choice: decides what is not set; None leaves it to defaults.
+        cpus: what the machine gives; None asks it.
 
     Raises:
         ConfigError: a setting and the bundle cannot go together; both numbers are named.
@@ -72,7 +81,7 @@ def resolve_limits(
     given = bundle.manifest.limits
     _refuse_misfits(settings, bundle)
     defaults = {
-        "threads_per_replica": _DEFAULT_THREADS,
+        "threads_per_replica": default_threads(settings, cpus=cpus or usable_cpus()),
         "short_max_tokens": max(1, given.max_seq_len // 2),
         "max_batch_tokens": max(_DEFAULT_BATCH_TOKENS, given.max_seq_len),
         "max_batch_requests": min(_DEFAULT_BATCH_REQUESTS, given.max_batch_rows),
@@ -97,6 +106,25 @@ def resolve_limits(
         origins=origins,
         **values,
     )
+
+
+def default_threads(settings: ServeSettings, *, cpus: int) -> int:
+    """Return the threads of one lane replica where neither setting nor tuning says.
+
+    What Ray reserves for it, where that is a CPU or more. Otherwise its share of the machine, 4 at
+    most, but 2 where each replica has a CPU.
+
+    Args:
+        settings: the reservation and the number of replicas.
+        cpus: what a process may use of the machine, cgroup and affinity respected.
+
+    Example: 2 replicas -> 2 threads on 2 CPUs, 2 on 4, 4 on 8 and on 64.
+    """
+    if settings.lane_num_cpus >= 1.0:
+        return int(settings.lane_num_cpus)
+    num_replicas = settings.replica_range("short")[1] + settings.replica_range("long")[1]
+    share = min(_MOST_DEFAULT_THREADS, cpus // num_replicas)
+    return max(1, share, _SHARED_THREADS if cpus >= num_replicas else 1)
 
 
 def _refuse_misfits(settings: ServeSettings, bundle: Bundle) -> None:

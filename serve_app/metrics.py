@@ -11,6 +11,7 @@ from typing import Any, Literal
 from ray.serve import metrics as ray_metrics
 
 from pipeline.contract.batching import padded_token_count
+from serve_app.load_watch import QueueLoad
 from serve_app.request_record import RequestRecord
 
 LATENCY_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
@@ -24,7 +25,7 @@ class MetricSpec:
     """One metric; Ray puts ``ray_`` before the name and adds deployment and replica."""
 
     name: str
-    kind: Literal["counter", "histogram"]
+    kind: Literal["counter", "gauge", "histogram"]
     unit: str
     description: str
     tag_keys: tuple[str, ...]
@@ -66,7 +67,7 @@ BATCH_ROWS = MetricSpec(
     kind="histogram",
     unit="rows",
     description="Rows of one model run; its count is the number of runs.",
-    tag_keys=("lane",),
+    tag_keys=("lane", "version"),
     boundaries=ROW_BUCKETS,
 )
 ROWS = MetricSpec(
@@ -74,24 +75,54 @@ ROWS = MetricSpec(
     kind="counter",
     unit="rows",
     description="Rows that the model ran; over the count of textlane_batch_rows: mean batch.",
-    tag_keys=("lane",),
+    tag_keys=("lane", "version"),
 )
 REAL_TOKENS = MetricSpec(
     name="textlane_real_tokens",
     kind="counter",
     unit="tokens",
     description="Tokens of texts that the model ran.",
-    tag_keys=("lane",),
+    tag_keys=("lane", "version"),
 )
 PADDED_TOKENS = MetricSpec(
     name="textlane_padded_tokens",
     kind="counter",
     unit="tokens",
     description="Tokens that the model ran, padding included; compare with real tokens.",
-    tag_keys=("lane",),
+    tag_keys=("lane", "version"),
+)
+QUEUED_TEXTS = MetricSpec(
+    name="textlane_queued_texts",
+    kind="gauge",
+    unit="texts",
+    description="Texts that wait on the replica for their model run.",
+    tag_keys=("lane", "version"),
+)
+QUEUE_AGE = MetricSpec(
+    name="textlane_queue_age_seconds",
+    kind="gauge",
+    unit="seconds",
+    description="How long the oldest of them has waited; 0 where none waits.",
+    tag_keys=("lane", "version"),
+)
+SESSION_SECONDS = MetricSpec(
+    name="textlane_session_seconds",
+    kind="counter",
+    unit="seconds",
+    description="Time in which the model ran; its rate is the busy share.",
+    tag_keys=("lane", "version"),
+)
+GPU_UTILISATION = MetricSpec(
+    name="textlane_gpu_utilisation_ratio",
+    kind="gauge",
+    unit="ratio",
+    description="Share of the last moment in which the replica's GPU computed; absent without.",
+    tag_keys=("lane", "version"),
 )
 INGRESS_METRICS = (REQUEST_LATENCY, STAGE_LATENCY, REQUESTS, TRUNCATED_TEXTS)
-ALL_METRICS = (*INGRESS_METRICS, BATCH_ROWS, ROWS, REAL_TOKENS, PADDED_TOKENS)
+BATCH_METRICS = (BATCH_ROWS, ROWS, REAL_TOKENS, PADDED_TOKENS)
+LOAD_METRICS = (QUEUED_TEXTS, QUEUE_AGE, SESSION_SECONDS, GPU_UTILISATION)
+ALL_METRICS = (*INGRESS_METRICS, *BATCH_METRICS, *LOAD_METRICS)
 
 
 class IngressMetrics:
@@ -131,13 +162,18 @@ class IngressMetrics:
 class LaneMetrics:
     """What a lane replica reports."""
 
-    def __init__(self, lane: str) -> None:
+    def __init__(self, lane: str, *, version: str) -> None:
         """Register the metrics with Ray."""
-        self._tags = {"lane": lane}
+        self._tags = {"lane": lane, "version": version}
         self._batch_rows = _build_histogram(BATCH_ROWS)
         self._rows = _build_counter(ROWS)
         self._real_tokens = _build_counter(REAL_TOKENS)
         self._padded_tokens = _build_counter(PADDED_TOKENS)
+        self._queued_texts = _build_gauge(QUEUED_TEXTS)
+        self._queue_age = _build_gauge(QUEUE_AGE)
+        self._session_seconds = _build_counter(SESSION_SECONDS)
+        self._gpu_utilisation = _build_gauge(GPU_UTILISATION)
+        self._counted_busy_s = 0.0
 
     def observe_group(self, lengths: Sequence[int]) -> None:
         """Count one model run over rows of these lengths."""
@@ -146,9 +182,24 @@ class LaneMetrics:
         self._real_tokens.inc(float(sum(lengths)), tags=dict(self._tags))
         self._padded_tokens.inc(float(padded_token_count(lengths)), tags=dict(self._tags))
 
+    def observe_load(self, load: QueueLoad, gpu_utilisation: float | None) -> None:
+        """Tell how the queue stands; without a figure of a GPU there is no metric of it."""
+        self._queued_texts.set(float(load.num_texts), tags=dict(self._tags))
+        self._queue_age.set(load.oldest_s, tags=dict(self._tags))
+        ran_s = load.busy_s - self._counted_busy_s
+        if ran_s > 0.0:
+            self._session_seconds.inc(ran_s, tags=dict(self._tags))
+            self._counted_busy_s = load.busy_s
+        if gpu_utilisation is not None:
+            self._gpu_utilisation.set(gpu_utilisation, tags=dict(self._tags))
+
 
 def _build_counter(spec: MetricSpec) -> ray_metrics.Counter:
     return ray_metrics.Counter(spec.name, description=spec.description, tag_keys=_keys_of(spec))
+
+
+def _build_gauge(spec: MetricSpec) -> ray_metrics.Gauge:
+    return ray_metrics.Gauge(spec.name, description=spec.description, tag_keys=_keys_of(spec))
 
 
 def _build_histogram(spec: MetricSpec) -> ray_metrics.Histogram:

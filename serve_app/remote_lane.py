@@ -33,9 +33,9 @@ class RemoteLane:
     """
 
     def __init__(self, handle: DeploymentHandle[Any], *, coalesce_s: float) -> None:
-        """Take the handle of a lane deployment."""
+        """Take the handle of a lane deployment; ``coalesce_s`` may be replaced at any time."""
         self._handle = handle
-        self._coalesce_s = coalesce_s
+        self.coalesce_s = coalesce_s
         self._collected: list[_Asked] = []
         self._timer: asyncio.TimerHandle | None = None
         self._calls: set[asyncio.Task[None]] = set()
@@ -55,7 +55,7 @@ class RemoteLane:
             self._send()
         elif self._timer is None:
             # Even at once means after this turn of the loop: the texts of a list go together.
-            self._timer = loop.call_later(self._coalesce_s if self._calls else 0.0, self._send)
+            self._timer = loop.call_later(self.coalesce_s if self._calls else 0.0, self._send)
         return await asked.answer
 
     async def version(self) -> str:
@@ -125,7 +125,7 @@ class RemoteLane:
             return
         if not self._gone:
             loop = asyncio.get_running_loop()
-            loop.call_later(self._coalesce_s, self._tell_gone, context=Context())
+            loop.call_later(self.coalesce_s, self._tell_gone, context=Context())
         self._gone.append(one.row.key)
 
     def _tell_gone(self) -> None:

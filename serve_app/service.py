@@ -76,7 +76,7 @@ class PredictService:
         self.served = served
         self._encoder = encoder
         self._lanes = lanes
-        self._logs_texts = logs_texts
+        self.logs_texts = logs_texts
         self._num_texts = 0
 
     async def predict(self, request: PredictRequest, record: RequestRecord) -> list[Outcome]:
@@ -95,7 +95,7 @@ class PredictService:
         self._check_request(request)
         texts = _texts_of(request)
         record.num_texts = len(request.texts) if request.texts is not None else 1
-        if self._logs_texts:
+        if self.logs_texts:
             record.texts = [str(text) for text in texts]
         with self._admitted(record.num_texts):
             rows = await self._encode_timed(request, texts, record)

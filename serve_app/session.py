@@ -42,6 +42,8 @@ class ScoringSession:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = num_threads
         options.inter_op_num_threads = 1
+        # The arena stays as it is: bounded over random shapes, and no policy held less for long
+        # (measured 2026-12-02, tests/perf/RESULTS.md).
         options.log_severity_level = 4  # What goes wrong is raised; twice would confuse.
         # Spinning threads of an idle lane would take the cores of a busy one.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")

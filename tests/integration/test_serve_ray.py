@@ -214,13 +214,17 @@ def test_no_replica_has_torch_in_memory(client):
     assert not any("torch" in text for text in maps)
 
 
-def scrape(name):
-    """Return the sum of one exported metric over all replicas."""
+def exported():
+    """Return all metrics of this node, as Prometheus gets them."""
     import ray
 
     port = ray.nodes()[0]["MetricsExportPort"]
-    text = httpx.get(f"http://127.0.0.1:{port}/metrics").text
-    lines = [line for line in text.splitlines() if line.startswith(f"ray_textlane_{name}{{")]
+    return httpx.get(f"http://127.0.0.1:{port}/metrics").text
+
+
+def scrape(name):
+    """Return the sum of one exported metric over all replicas."""
+    lines = [line for line in exported().splitlines() if line.startswith(f"ray_textlane_{name}{{")]
     return sum(float(line.rpartition(" ")[2]) for line in lines)
 
 
@@ -243,6 +247,9 @@ def test_concurrent_requests_share_model_runs_and_are_counted(client):
     assert scrape("batch_rows_count") - runs_before <= num_texts / 2
     assert scrape("requests_total") > 0
     assert scrape("padded_tokens_total") >= scrape("real_tokens_total") > 0
+    wait_for(lambda: scrape("session_seconds_total") > 0)
+    wait_for(lambda: scrape("queued_texts") == scrape("queue_age_seconds") == 0)
+    assert "gpu_utilisation" not in exported()
 
 
 def test_a_killed_replica_is_replaced_and_no_answer_is_wrong(client):

@@ -67,3 +67,19 @@ def test_a_tuning_that_does_not_hold_is_logged_with_why_and_defaults_are_served(
     assert "it is for another bundle: old-1" in warning[1]
     assert "textlane tune" in warning[1]
     assert "max_batch_tokens 512 (default)" in line[1]
+
+
+def lane_of(application, name):
+    return application._bound_deployment.init_kwargs[name]._bound_deployment
+
+
+def test_a_lane_has_so_many_replicas_or_scales_between_two_numbers(bundle):
+    application = build_app(
+        {"bundle": str(bundle.folder), "short_replicas": [1, 3], "long_replicas": 2}
+    )
+
+    short, long = lane_of(application, "short"), lane_of(application, "long")
+    scaling = short._deployment_config.autoscaling_config
+    assert (scaling.min_replicas, scaling.max_replicas) == (1, 3)
+    assert scaling.policy.policy_kwargs == {"up_delay_s": 10.0, "down_delay_s": 300.0}
+    assert (long.num_replicas, long._deployment_config.autoscaling_config) == (2, None)

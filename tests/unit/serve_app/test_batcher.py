@@ -160,6 +160,40 @@ def test_a_session_that_breaks_fails_its_texts_and_serves_the_next():
     assert [[str(one.__cause__) for one in run.failures] for run in runs] == [["no such thing"], []]
 
 
+def test_the_load_tells_what_waits_how_long_and_how_long_the_session_ran():
+    session, now = FakeSession(), [100.0]
+
+    async def go():
+        batcher = Batcher(session, limits=LIMITS, on_run=lambda _run: None, clock=lambda: now[0])
+        loads = [batcher.read_load()]
+        first = await begin_run(session, batcher, now)
+        others = asyncio.ensure_future(batcher.score([row(1), row(2)]))
+        await asyncio.sleep(0)
+        now[0] = 103.0
+        loads.append(batcher.read_load())
+        session.gate.set()
+        await asyncio.gather(first, others)
+        await asyncio.sleep(0.01)
+        return [*loads, batcher.read_load()]
+
+    idle, behind, done = asyncio.run(go())
+
+    assert (idle.num_texts, idle.oldest_s, idle.busy_s, idle.is_idle) == (0, 0.0, 0.0, True)
+    assert (behind.num_texts, behind.oldest_s, behind.busy_s) == (2, 2.0, 3.0)
+    assert (behind.num_batches, behind.is_idle) == (0.5, False)
+    assert (done.num_texts, done.busy_s, done.is_idle) == (0, 3.0, True)
+
+
+async def begin_run(session, batcher, now):
+    """Have a run begin at the clock's second and what comes next arrive a second later."""
+    session.gate.clear()
+    first = asyncio.ensure_future(batcher.score([row(99)]))
+    while batcher._run_began_s is None:
+        await asyncio.sleep(0.001)
+    now[0] += 1.0
+    return first
+
+
 def test_a_run_is_reported_in_no_request_s_context():
     session, seen = FakeSession(), []
     current = ContextVar("current", default="none")

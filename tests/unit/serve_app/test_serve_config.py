@@ -31,7 +31,7 @@ def test_shipped_file_listens_on_the_loopback_only():
 def test_all_shipped_deployments_fit_on_one_core():
     settings = load_serve_settings(SHIPPED).settings
 
-    lanes = settings.short_replicas + settings.long_replicas
+    lanes = settings.replica_range("short")[1] + settings.replica_range("long")[1]
     reserved = settings.ingress_replicas * settings.ingress_num_cpus
     assert reserved + lanes * settings.lane_num_cpus <= 1.0
 
@@ -201,3 +201,23 @@ def test_api_keys_come_from_the_environment_and_are_not_printed(monkeypatch):
 
     assert [key.get_secret_value() for key in settings.api_keys] == ["key-of-a-client"]
     assert "key-of-a-client" not in f"{settings} {settings!r} {settings.model_dump_json()}"
+
+
+def test_replicas_are_a_number_or_the_least_and_the_most():
+    settings = settings_from_arguments({"bundle": "b", "short_replicas": [1, 4]})
+
+    assert (settings.replica_range("short"), settings.replica_range("long")) == ((1, 4), (1, 1))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (0, "long_replicas: it must be a whole number from 1, or two of them"),
+        ([1], r"two of them such as \[1, 4\]"),
+        ([1, 2.0], r"two of them such as \[1, 4\]"),
+        ([4, 1], r"\[4, 1\] has its least over its most"),
+    ],
+)
+def test_replicas_that_cannot_be_are_refused(given, message):
+    with pytest.raises(ConfigError, match=message):
+        settings_from_arguments({"bundle": "b", "long_replicas": given})

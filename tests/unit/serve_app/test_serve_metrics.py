@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 
 from serve_app import metrics
+from serve_app.load_watch import QueueLoad
 from serve_app.metrics import (
     ALL_METRICS,
-    INGRESS_METRICS,
     LATENCY_BUCKETS_S,
     REQUEST_LATENCY,
     STAGE_LATENCY,
     IngressMetrics,
+    LaneMetrics,
 )
 from serve_app.request_record import RequestRecord
 
@@ -38,8 +39,8 @@ def test_every_metric_is_described_and_histograms_have_ascending_boundaries():
         assert list(spec.boundaries) == sorted(spec.boundaries)
 
 
-def test_what_the_ingress_reports_is_told_apart_by_version_and_lane():
-    assert all({"version", "lane"} <= set(spec.tag_keys) for spec in INGRESS_METRICS)
+def test_everything_is_told_apart_by_version_and_lane():
+    assert all({"version", "lane"} <= set(spec.tag_keys) for spec in ALL_METRICS)
 
 
 def page_row(spec):
@@ -72,6 +73,9 @@ class Recorder:
     def inc(self, value=1.0, tags=None):
         self.observe(value, tags)
 
+    def set(self, value, tags):
+        self.observe(value, tags)
+
     def observe(self, value, tags):
         assert set(tags) == set(self._spec.tag_keys)
         assert all(isinstance(tag, str) and tag for tag in tags.values())
@@ -81,7 +85,7 @@ class Recorder:
 @pytest.fixture
 def told(monkeypatch):
     told = []
-    for name in ("_build_counter", "_build_histogram"):
+    for name in ("_build_counter", "_build_gauge", "_build_histogram"):
         monkeypatch.setattr(metrics, name, lambda spec: Recorder(spec, told))
     return told
 
@@ -117,3 +121,31 @@ def test_a_request_that_no_lane_saw_has_a_whole_time_alone(told):
     ]
     assert told[1][2]["outcome"] == "empty_text"
     assert told[1][2]["lane"] == "none"
+
+
+def test_a_lane_tells_of_its_runs_and_of_its_queue(told):
+    lane = LaneMetrics("short", version="v1")
+    waiting = QueueLoad(num_texts=7, num_batches=1.0, oldest_s=0.5, busy_s=2.5, is_idle=False)
+    idle = QueueLoad(num_texts=0, num_batches=0.0, oldest_s=0.0, busy_s=3.0, is_idle=True)
+
+    lane.observe_group([3, 5])
+    lane.observe_load(waiting, None)
+    lane.observe_load(idle, 0.4)
+    lane.observe_load(idle, None)
+
+    assert {tuple(tags.items()) for _, _, tags in told} == {(("lane", "short"), ("version", "v1"))}
+    assert [(name.removeprefix("textlane_"), value) for name, value, _ in told] == [
+        ("batch_rows", 2.0),
+        ("rows", 2.0),
+        ("real_tokens", 8.0),
+        ("padded_tokens", 10.0),
+        ("queued_texts", 7.0),
+        ("queue_age_seconds", 0.5),
+        ("session_seconds", 2.5),
+        ("queued_texts", 0.0),
+        ("queue_age_seconds", 0.0),
+        ("session_seconds", 0.5),
+        ("gpu_utilisation_ratio", 0.4),
+        ("queued_texts", 0.0),
+        ("queue_age_seconds", 0.0),
+    ]

@@ -9,6 +9,7 @@ from tuning_samples import tuning_for
 
 from pipeline.contract.errors import FolderError, MissingFileError, SchemaVersionError
 from serve_app.config import ServeSettings
+from serve_app.limits import default_threads
 from serve_app.machine import Machine, read_machine
 from serve_app.served import open_served
 from serve_app.tuning_file import as_json, read_tuning, tuning_path, why_not, write_tuning
@@ -79,7 +80,7 @@ def test_without_a_tuning_there_are_defaults_that_fit(bundle):
     served = open_with(bundle)
 
     assert served.limits.tuned == {
-        "threads_per_replica": 2,
+        "threads_per_replica": default_threads(ServeSettings(bundle="b"), cpus=HERE.usable_cpus),
         "short_max_tokens": 8,
         "max_batch_tokens": 512,
         "max_batch_requests": 32,
