@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from pipeline.config import JobConfig, Task
 from pipeline.contract.bundle import FP32_NAME, INT8_NAME
-from pipeline.contract.errors import FolderError
+from pipeline.contract.errors import ExportError, FolderError
 from pipeline.contract.label_sets import given_labels, label_scores
 from pipeline.contract.shards import Shards, ShardSplit, load_shards
 from pipeline.export.build import modules_outside_encoder
@@ -132,6 +132,7 @@ class _Exploration:
         )
         reference = _Remembered(open_model(plain))
         right = self._probes.logits(reference)
+        self._demand_finite(right)
         if not self._write_int8(full, ()):
             return self._report([], right, together=None, keep_float=())
         prepared = prepare_graph(plain, keep_float=self._outside)
@@ -161,6 +162,15 @@ class _Exploration:
             keep_float = self._propose(ranked, passes, reference)
         return self._report(effects, right, together=together, keep_float=keep_float)
 
+    def _demand_finite(self, logits: Sequence[FloatArray]) -> None:
+        if not all(np.isfinite(row).all() for row in logits):
+            raise ExportError(
+                "the float model gives logits that are not finite on validation rows",
+                place=self._trained.checkpoint_file.name,
+                remedy="Numbers overflow in it: train again with a lower train.base_lr or more "
+                "train.weight_decay.",
+            )
+
     def _propose(
         self,
         ranked: Sequence[str],
@@ -188,7 +198,10 @@ class _Exploration:
             seed=self._job.seed,
         )
         models = {FP32_NAME: reference, INT8_NAME: int8}
-        decision = judge_int8(models, self._validation, settings, self._job.export)
+        try:
+            decision = judge_int8(models, self._validation, settings, self._job.export)
+        except ExportError:  # INT8's logits are not finite; the float model's were looked at.
+            return False
         return decision is not None and decision.passed
 
     def _write_int8(self, path: Path, names: Sequence[str]) -> bool:

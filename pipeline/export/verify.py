@@ -14,6 +14,7 @@ from pipeline.contract.errors import ExportError
 from pipeline.contract.tokenization import TextEncoder
 from pipeline.export.cpu_flags import saturation_warning
 from pipeline.export.external_data import load_graph
+from pipeline.export.finite_weights import check_no_nan
 from pipeline.export.fusion import demand_fusions
 from pipeline.export.graph_checks import check_graph
 from pipeline.export.int8_weights import check_int8_weights
@@ -91,6 +92,7 @@ def _check_graphs(bundle: Bundle, names: Sequence[str]) -> list[str]:
     for name in names:
         path = bundle.model_path(name)
         check_graph(path, opset=manifest.opset, task=task, num_labels=num_labels)
+        check_no_nan(path)
         lines.append(f"{name}: opset {manifest.opset}, dynamic axes batch and seq")
     fusion = read_figure(manifest, "fusion")
     if fusion is not None and read_figure(manifest, "fusion", "kept") == "fused":
