@@ -32,6 +32,9 @@ from pipeline.export.parity import grid_seq_lens
 from pipeline.export.reference import read_reference, write_reference
 from pipeline.model.trained import TrainedModel
 
+DISK_NEEDS = "export needs for a while about eight times the size of the weights"
+"""The exported and the fused graph, four INT8 candidates of about two thirds, one being written."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ExportInputs:

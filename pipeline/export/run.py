@@ -16,13 +16,14 @@ from pipeline.contract.bundle import (
     load_bundle,
     write_bundle,
 )
+from pipeline.contract.disk import explain_full_disk
 from pipeline.contract.errors import FolderError
 from pipeline.contract.folder import fingerprint, read_manifest
 from pipeline.contract.shards import load_shards
 from pipeline.contract.tokenization import TOKENIZER_NAME
 from pipeline.export.acceptance import Acceptance, check_reason
 from pipeline.export.figures import length_percentiles
-from pipeline.export.fill import ExportInputs, Filled, fill_models, say
+from pipeline.export.fill import DISK_NEEDS, ExportInputs, Filled, fill_models, say
 from pipeline.export.optimized_dump import dump_optimized as dump_model
 from pipeline.export.optimized_dump import prepare_dump_folder, remove_dump
 from pipeline.export.parity import GRID_BATCH_SIZES
@@ -98,7 +99,8 @@ def _write(inputs: ExportInputs) -> Bundle:
     def describe(files: dict[str, str]) -> BundleManifest:
         return _describe(files, inputs, filled[0])
 
-    return write_bundle(job.bundle_dir, fill=fill, describe=describe)
+    with explain_full_disk(job.bundle_dir, needs=DISK_NEEDS):
+        return write_bundle(job.bundle_dir, fill=fill, describe=describe)
 
 
 def _dump(bundle: Bundle, target: Path, console: Console) -> None:

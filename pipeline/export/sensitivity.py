@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from pipeline.config import JobConfig, Task
 from pipeline.contract.bundle import FP32_NAME, INT8_NAME
+from pipeline.contract.disk import explain_full_disk
 from pipeline.contract.errors import ExportError, FolderError
 from pipeline.contract.label_sets import given_labels, label_scores
 from pipeline.contract.shards import Shards, ShardSplit, load_shards
@@ -21,6 +22,7 @@ from pipeline.export.build import modules_outside_encoder
 from pipeline.export.exclusion_search import find_exclusions
 from pipeline.export.external_data import load_model, save_model
 from pipeline.export.figures import GATE_SPLIT, ScoreSettings, judge_int8, spread_rows
+from pipeline.export.fill import DISK_NEEDS
 from pipeline.export.int8_choice import write_int8
 from pipeline.export.int8_graph import prepare_graph
 from pipeline.export.onnx_graph import export_graph
@@ -64,7 +66,10 @@ def explore_sensitivity(job: JobConfig, *, console: Console) -> SensitivityRepor
             value=shards.fingerprint,
             remedy="Run `textlane train` with these settings first.",
         )
-    with tempfile.TemporaryDirectory(dir=job.output_dir, prefix=".sensitivity-") as folder:
+    with (
+        explain_full_disk(Path(job.output_dir), needs=DISK_NEEDS),
+        tempfile.TemporaryDirectory(dir=job.output_dir, prefix=".sensitivity-") as folder,
+    ):
         return _Exploration(job, trained, shards, Path(folder)).run(console)
 
 
