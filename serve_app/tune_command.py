@@ -218,6 +218,8 @@ def _check_out(given: Path | None, bundle: Bundle) -> Path:
         problem = "a bundle is sealed; nothing may be written into it"
     elif out.is_dir():
         problem = "is a folder, not a file"
+    elif out.exists() and not out.is_file():
+        problem = "is a device or pipe, not a file"
     elif not out.parent.is_dir():
         problem = "its folder is not there"
     elif not os.access(out.parent, os.W_OK):

@@ -11,6 +11,7 @@ import onnxruntime
 from pipeline.config import Task
 from pipeline.contract.bundle import FP16_NAME, FP32_NAME, INT8_NAME, Bundle, load_bundle
 from pipeline.contract.errors import ExportError
+from pipeline.contract.folder import MANIFEST_NAME
 from pipeline.contract.tokenization import TextEncoder
 from pipeline.export.cpu_flags import saturation_warning
 from pipeline.export.external_data import load_graph
@@ -45,6 +46,7 @@ def verify(bundle_dir: Path, *, shards_dir: Path | None = None) -> list[str]:
     bundle = load_bundle(bundle_dir)
     manifest = bundle.manifest
     lines = [f"{len(manifest.files)} files have the sha256 of the manifest ({bundle.version})"]
+    lines += _find_strangers(bundle)
     encoder = _load_encoder(bundle)
     lines.append("the tokenizer gives the ids of training")
     names = bundle.model_names
@@ -68,6 +70,18 @@ def verify(bundle_dir: Path, *, shards_dir: Path | None = None) -> list[str]:
         lines += [warning] if warning else []
     lines.append(f"the default model is {manifest.default_model}")
     return lines
+
+
+def _find_strangers(bundle: Bundle) -> list[str]:
+    there = {
+        path.relative_to(bundle.folder).as_posix()
+        for path in bundle.folder.rglob("*")
+        if path.is_file() or path.is_symlink()
+    }
+    strangers = sorted(there - {MANIFEST_NAME, *bundle.manifest.files})
+    if not strangers:
+        return []
+    return [f"warning: not named by the manifest, and never read: {', '.join(strangers)}"]
 
 
 def _load_encoder(bundle: Bundle) -> TextEncoder:

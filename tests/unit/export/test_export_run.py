@@ -243,3 +243,9 @@ def test_verify_refuses_a_graph_with_a_fixed_axis(copied_bundle: Path) -> None:
 
     with pytest.raises(ExportError, match=r"model\.onnx: input_ids: the axes must be"):
         verify(copied_bundle)
+
+
+def test_verify_warns_of_files_that_the_manifest_does_not_name(copied_bundle: Path) -> None:
+    (copied_bundle / "notes.txt").write_text("x")
+
+    assert "warning: not named by the manifest, and never read: notes.txt" in verify(copied_bundle)
