@@ -22,7 +22,7 @@ from pipeline.export.build import modules_outside_encoder
 from pipeline.export.exclusion_search import find_exclusions
 from pipeline.export.external_data import load_model, save_model
 from pipeline.export.figures import GATE_SPLIT, ScoreSettings, judge_int8, spread_rows
-from pipeline.export.fill import DISK_NEEDS
+from pipeline.export.fill import DISK_NEEDS, demand_rows
 from pipeline.export.int8_choice import write_int8
 from pipeline.export.int8_graph import prepare_graph
 from pipeline.export.onnx_graph import export_graph
@@ -56,6 +56,7 @@ def explore_sensitivity(job: JobConfig, *, console: Console) -> SensitivityRepor
     Raises:
         FolderError: (or a subtype) checkpoint or shards are missing, altered, unfinished
             or do not belong together.
+        DataError: there are no validation rows.
         ExportError: a graph cannot be written or quantised.
     """
     trained, shards = load_trained(job.checkpoint_dir), load_shards(job.shards_dir)
@@ -66,6 +67,7 @@ def explore_sensitivity(job: JobConfig, *, console: Console) -> SensitivityRepor
             value=shards.fingerprint,
             remedy="Run `textlane train` with these settings first.",
         )
+    demand_rows(shards, GATE_SPLIT)
     with (
         explain_full_disk(Path(job.output_dir), needs=DISK_NEEDS),
         tempfile.TemporaryDirectory(dir=job.output_dir, prefix=".sensitivity-") as folder,
