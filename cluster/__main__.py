@@ -13,6 +13,7 @@ from cluster.serve_command import run_serve
 from cluster.serve_config import ServeOptions, default_config
 from pipeline.contract.errors import TextlaneError
 from pipeline.contract.interrupts import heed_stop_signals
+from pipeline.contract.text_output import any_output
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -21,11 +22,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     0 done, 2 the user's mistake, 130 stopped by Ctrl-C, SIGTERM or a closed terminal. A server
     is done when it is stopped after it was ready.
     """
-    options = _build_parser().parse_args(argv)
     console = Console(stderr=True, soft_wrap=True)
+    options = argparse.Namespace(debug=False)
     heed_stop_signals()
     try:
-        options.call(options, console)
+        with any_output():
+            options = _build_parser().parse_args(argv)
+            options.call(options, console)
     except (TextlaneError, OSError, ImportError) as error:
         if options.debug:
             raise

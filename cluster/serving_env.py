@@ -84,8 +84,6 @@ def _chosen(environ: Mapping[str, str], place: ServingPlace) -> dict[str, str]:
     """Return the variables for which the user's value, if there is one, is taken."""
     chosen = {
         "RAY_USAGE_STATS_ENABLED": "0",
-        # ONNX Runtime 1.32 has an address that it reports to, and keeps a file for that at home.
-        "ORT_DISABLE_TELEMETRY": "1",
         "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
         "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": _DRAIN_S,
         "RAY_SERVE_HAPROXY_RETRY_ON": _RETRY_ON,

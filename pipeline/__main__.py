@@ -17,10 +17,10 @@ from pipeline.config.explain import as_json, as_text, explain_settings
 from pipeline.contract.errors import ConfigError, TextlaneError
 from pipeline.contract.interrupts import heed_stop_signals
 from pipeline.contract.settings import Loaded, describe_settings
+from pipeline.contract.text_output import any_output, print_text
 from pipeline.export_commands import add_export, add_verify
 from pipeline.output_claim import claim_output, refuse_files_in_place_of
 from pipeline.stage import StageResult, run_stage
-from pipeline.text_output import print_text
 
 Stage = Callable[..., StageResult]
 
@@ -73,10 +73,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     others = {entry.name: entry for entry in entry_points(group="textlane.commands")}
     if arguments and arguments[0] in others:
         return int(others[arguments[0]].load()(arguments))
-    options = _build_parser(others).parse_args(arguments)
-    heed_stop_signals()
+    options = argparse.Namespace(debug=False)
     try:
-        options.call(options)
+        with any_output():
+            options = _build_parser(others).parse_args(arguments)
+            heed_stop_signals()
+            options.call(options)
     except (TextlaneError, OSError, ImportError) as error:
         if options.debug:
             raise
@@ -211,12 +213,12 @@ def _print_config(options: argparse.Namespace) -> None:
     rows = describe_settings(loaded)
     if options.json:
         values = {key: {"value": value, "from": origin} for key, value, origin in rows}
-        print(json.dumps(values, indent=2, ensure_ascii=False))
+        print_text(json.dumps(values, indent=2, ensure_ascii=False))
         return
     shown = [(key, json.dumps(value, ensure_ascii=False), origin) for key, value, origin in rows]
     widths = [max(len(row[column]) for row in shown) for column in (0, 1)]
-    for key, text, origin in shown:
-        print(f"{key:<{widths[0]}}  {text:<{widths[1]}}  {origin}")
+    lines = (f"{key:<{widths[0]}}  {text:<{widths[1]}}  {origin}" for key, text, origin in shown)
+    print_text("\n".join(lines))
 
 
 def _explain_config(options: argparse.Namespace) -> None:

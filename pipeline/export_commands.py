@@ -10,9 +10,9 @@ from rich.console import Console
 from pipeline.config import JobConfig, load_job
 from pipeline.contract.errors import ConfigError
 from pipeline.contract.folder import write_text_atomically
+from pipeline.contract.text_output import print_text
 from pipeline.output_claim import claim_output, refuse_files_in_place_of
 from pipeline.stage import run_stage
-from pipeline.text_output import print_text
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
@@ -143,5 +143,4 @@ def _explore_sensitivity(job: JobConfig) -> None:
 def _verify(options: argparse.Namespace) -> None:
     from pipeline.export.verify import verify
 
-    for line in verify(options.bundle, shards_dir=options.shards):
-        print(line)
+    print_text("\n".join(verify(options.bundle, shards_dir=options.shards)))

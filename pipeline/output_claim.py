@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 import socket
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,8 @@ from pipeline.contract.errors import ConfigError, FolderError
 from pipeline.contract.folder import refuse_file_in_place_of
 
 LOCK_NAME = ".lock"
+_LEFT_BY_A_KILL = (".*.partial-*", ".sensitivity-*", ".sensitivity.json.*")
+"""What commands write beside their folders and remove when they end, unless they are killed."""
 
 
 @contextmanager
@@ -20,7 +23,8 @@ def claim_output(output_dir: str) -> Iterator[None]:
     """Hold the exclusive lock of an output folder for the length of the block.
 
     The folder is made if it is missing. The kernel releases the lock when this process
-    ends, however it ends; the lock's file then stays and does no harm.
+    ends, however it ends; the lock's file then stays and does no harm. What a killed command
+    left beside its folder is removed.
 
     Raises:
         ConfigError: the folder cannot be made, written to or locked.
@@ -42,6 +46,7 @@ def claim_output(output_dir: str) -> Iterator[None]:
             "where the command runs.",
         ) from error
     try:
+        _remove_leftovers(folder)
         yield
     finally:
         # Removed while it is still held: who opened it meanwhile looks whether it is there.
@@ -50,6 +55,19 @@ def claim_output(output_dir: str) -> Iterator[None]:
         if not was_there:
             with suppress(OSError):  # Not empty: the stage left something in it.
                 folder.rmdir()
+
+
+def _remove_leftovers(folder: Path) -> None:
+    for pattern in _LEFT_BY_A_KILL:
+        for left in folder.glob(pattern):
+            name = left.name.removeprefix(".").partition(".partial-")[0]
+            # The kill may have hit between two renames; then it is the only one there is.
+            if left.suffix == ".old" and not (folder / name).exists():
+                continue
+            if left.is_dir() and not left.is_symlink():
+                shutil.rmtree(left, ignore_errors=True)
+            else:
+                left.unlink(missing_ok=True)
 
 
 def refuse_files_in_place_of(job: JobConfig, stages: Sequence[str]) -> None:

@@ -54,15 +54,28 @@ def predict_split(
         input_ids, mask = pad_rows(rows, pad_value=pad_token_id)
         logits = np.asarray(run(input_ids, mask), dtype=np.float32)
         expected = input_ids.shape if task == _TOKEN_TASK else input_ids.shape[:1]
-        if logits.shape[:-1] != expected or not np.isfinite(logits).all():
+        if logits.shape[:-1] != expected:
             raise InferenceError(
-                f"the model's logits must be finite and of shape {expected} + (num_labels,)",
+                f"the model's logits must be of shape {expected} + (num_labels,)",
                 value=logits.shape,
             )
+        _demand_finite(logits, split, indices)
         for index, row in zip(indices, logits, strict=True):
             # A copy: a view would keep the whole padded batch alive.
             found[int(index)] = (row[: lengths[index]] if task == _TOKEN_TASK else row).copy()
     return [row for row in found if row is not None]
+
+
+def _demand_finite(logits: FloatArray, split: ShardSplit, indices: IntArray) -> None:
+    is_bad = ~np.isfinite(logits.reshape(len(logits), -1)).all(axis=1)
+    if is_bad.any():
+        row_id = int(split.row_ids[int(indices[int(is_bad.argmax())])])
+        raise InferenceError(
+            "the model gave logits that are not finite",
+            place=f"row {row_id}",
+            remedy="Numbers overflow in this model; train again with a lower train.base_lr or "
+            "more train.weight_decay.",
+        )
 
 
 def accuracy_name(task: str) -> str:

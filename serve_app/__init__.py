@@ -1,5 +1,10 @@
 """Bundle to answers; never imports torch."""
 
+from pipeline.contract.telemetry import refuse_telemetry
+
+# Here, so that it comes before whichever module of this package imports onnxruntime first.
+refuse_telemetry()
+
 COMMANDS = {
     "load": "measure a running service: latencies, throughput, failures",
     "predict": "label texts with a bundle, without a server",

@@ -1,11 +1,11 @@
 """The commands `textlane predict`, `textlane tune` and `textlane load`."""
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 
 from pipeline.contract.errors import TextlaneError
+from pipeline.contract.text_output import any_output
 from serve_app.complaints import print_error
 from serve_app.load.command import add_load
 from serve_app.predict_command import add_predict
@@ -17,13 +17,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     0 done, 1 a text had no answer (load: none had), 2 the user's mistake, 130 Ctrl-C.
     """
-    options = build_parser().parse_args(argv)
+    options = argparse.Namespace(debug=False)
     try:
-        return int(options.call(options))
-    except BrokenPipeError:
-        # The reader, such as `head`, has seen enough; Python would complain once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        with any_output():
+            options = build_parser().parse_args(argv)
+            return int(options.call(options))
     except (TextlaneError, OSError, ImportError) as error:
         if options.debug:
             raise

@@ -1,9 +1,11 @@
 """The `textlane predict` command: a bundle's answers to texts, without Ray or HTTP."""
 
 import argparse
+import codecs
 import io
 import itertools
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from pipeline.contract.errors import (
     RequestError,
     TextlaneError,
 )
+from pipeline.contract.text_output import print_text
 from pipeline.contract.tokenization import TextEncoder
 from serve_app import COMMANDS
 from serve_app.answers import AnswerDetail, build_answer
@@ -112,8 +115,8 @@ def run_predict(options: argparse.Namespace) -> int:
                 raise answer
             print_error(answer)
             num_failed += 1
-        else:
-            print(_as_text(given, answer, is_json=options.json))
+        elif not print_text(_as_text(given, answer, is_json=options.json)):
+            break
     return 1 if num_failed else 0
 
 
@@ -127,10 +130,21 @@ def _as_text(given: _Input, answer: AnyAnswer, *, is_json: bool) -> str:
 
 
 def _accept_any_bytes() -> None:
-    # Cleaning drops bytes that are not text; reading and echoing them must not fail before.
-    for stream, errors in ((sys.stdin, "surrogateescape"), (sys.stdout, "replace")):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors=errors)
+    # Cleaning drops bytes that are not text; reading them must not fail before. A locale that
+    # knows ASCII only would make every other character such bytes.
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        encoding = "utf-8" if _is_ascii(sys.stdin.encoding) else sys.stdin.encoding
+        sys.stdin.reconfigure(encoding=encoding, errors="surrogateescape")
+
+
+def _is_ascii(encoding: str) -> bool:
+    return codecs.lookup(encoding).name == "ascii"
+
+
+def _as_typed(text: str) -> str:
+    if _is_ascii(sys.getfilesystemencoding()):
+        return os.fsencode(text).decode("utf-8", "surrogateescape")
+    return text
 
 
 def _label(
@@ -210,7 +224,7 @@ def _read_arguments(texts: Sequence[str], pairs: Sequence[str]) -> list[_Input]:
             place="--pair",
             remedy="Give one --pair for each text, in the same order.",
         )
-    joined = itertools.zip_longest(texts, pairs)
+    joined = itertools.zip_longest(map(_as_typed, texts), map(_as_typed, pairs))
     return [
         _Input(place=f"text {number}", text=text, text_pair=text_pair)
         for number, (text, text_pair) in enumerate(joined, 1)
@@ -241,4 +255,4 @@ def _as_lines(texts: Sequence[str], answer: AnyAnswer) -> str:
         f"{word.word}\t{word.label or '-'}\t{0.0 if word.score is None else word.score:.4f}"
         for word in answer.words
     )
-    return "\n".join([*words, ""])
+    return "\n".join([*words, "", ""])

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from pipeline.contract.bundle import Bundle
 from pipeline.contract.errors import ConfigError
 from pipeline.contract.interrupts import heed_stop_signals
+from pipeline.contract.text_output import print_text
 from serve_app import COMMANDS
 from serve_app.cost_model import fit_cost
 from serve_app.length_sources import lengths_of_shards, lengths_of_training, read_lengths
@@ -120,7 +121,7 @@ def run_tune(
         raise
     tuning = _conclude(measured, bundle=bundle, model=model_path.name, lengths=lengths)
     write_tuning(out, tuning)
-    print((as_json(tuning) if options.json else as_text(tuning)).rstrip("\n"), flush=True)
+    print_text(as_json(tuning) if options.json else as_text(tuning))
     console.print(f"written: {out}", markup=False, highlight=False)
     return 0
 
@@ -217,6 +218,8 @@ def _check_out(given: Path | None, bundle: Bundle) -> Path:
         problem = "a bundle is sealed; nothing may be written into it"
     elif out.is_dir():
         problem = "is a folder, not a file"
+    elif out.exists() and not out.is_file():
+        problem = "is a device or pipe, not a file"
     elif not out.parent.is_dir():
         problem = "its folder is not there"
     elif not os.access(out.parent, os.W_OK):

@@ -30,7 +30,7 @@ FP32_NAME = "model.onnx"
 INT8_NAME = "model_int8.onnx"
 FP16_NAME = "model_fp16.onnx"
 ModelName = Literal["model.onnx", "model_int8.onnx", "model_fp16.onnx"]
-_MODEL_NAMES = (FP32_NAME, FP16_NAME, INT8_NAME)
+MODEL_NAMES = (FP32_NAME, FP16_NAME, INT8_NAME)
 _SEAL = "sha256_of_the_rest"
 _PICKLE_ENDINGS = (".pt", ".pth", ".pkl", ".pickle", ".bin", ".joblib", ".npy", ".npz")
 
@@ -118,7 +118,7 @@ class Bundle:
     @property
     def model_names(self) -> tuple[str, ...]:
         """The model files: ``model.onnx``, and what was made from it."""
-        return tuple(name for name in _MODEL_NAMES if name in self.manifest.files)
+        return tuple(name for name in MODEL_NAMES if name in self.manifest.files)
 
     def model_path(self, name: str | None = None) -> Path:
         """Return the path of a model file, of the default one if None.
@@ -251,7 +251,7 @@ def load_bundle(folder: Path) -> Bundle:
 
 
 def _demand_shifts(manifest: BundleManifest, *, place: Path) -> None:
-    models = {name for name in _MODEL_NAMES if name in manifest.files}
+    models = {name for name in MODEL_NAMES if name in manifest.files}
     if set(manifest.batch_shift) != models:
         raise FolderError(
             f"batch_shift must have the model files {', '.join(sorted(models))}",

@@ -8,7 +8,7 @@ TextlaneError
 │   ├── MissingFileError   a file that the manifest names is not there
 │   ├── AlteredFileError   a file's sha256 is not the one in the manifest
 │   └── SchemaVersionError the folder was written by a newer (or unknown) schema
-├── WeightsError           pretrained tensors are missing, extra or misshapen
+├── WeightsError           a model's tensors are missing, extra, misshapen or not finite
 ├── TrainingError          training cannot start or go on
 │   └── NotFiniteError     a loss or gradient is NaN or infinite
 ├── ExportError            an exported graph failed one of its checks
@@ -123,7 +123,7 @@ class SchemaVersionError(FolderError):
 
 
 class WeightsError(TextlaneError, ValueError):
-    """Pretrained tensors are missing, extra or misshapen."""
+    """A model's tensors are missing, extra, misshapen or not finite."""
 
 
 class TrainingError(TextlaneError, RuntimeError):

@@ -45,7 +45,17 @@ def hash_files(folder: Path) -> dict[str, str]:
 
 
 def write_text_atomically(path: Path, text: str) -> None:
-    """Write a file so that a reader sees the old bytes or the new, never a part."""
+    """Write a file so that a reader sees the old bytes or the new, never a part.
+
+    Raises:
+        FolderError: a device, pipe or folder is there, which a file would replace.
+    """
+    if path.exists() and not path.is_file():
+        raise FolderError(
+            "this is no regular file, and writing would put one in its place",
+            place=str(path),
+            remedy="Name a file.",
+        )
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from pipeline.config import JobConfig
 from pipeline.contract.batching import IntArray, bucket_of, choose_bucket_edges
+from pipeline.contract.disk import explain_full_disk
 from pipeline.contract.folder import atomic_folder, hash_files, write_manifest
 from pipeline.contract.shards import SHARDS_SCHEMA_VERSION, SPLITS
 from pipeline.contract.tokenization import TextEncoder
-from pipeline.data.disk import explain_full_disk
 from pipeline.data.intake import SelectedRows, select_rows
 from pipeline.data.ledger import REJECTED_NAME
 from pipeline.data.lengths import PICTURE_NAME, length_histogram
@@ -64,7 +64,8 @@ def build_shards(
         BadRowsError: more rows are bad than ``data.max_bad_share`` allows.
         FolderError: the disk is full, or a worker does not see the folder.
     """
-    with explain_full_disk(job.shards_dir), atomic_folder(job.shards_dir) as folder:
+    needs = "prepare needs about three times the size of the texts"
+    with explain_full_disk(job.shards_dir, needs=needs), atomic_folder(job.shards_dir) as folder:
         made = _write_rows(job, inputs, folder, passes=passes, screen=screen)
         figures = _describe_lengths(job, made.tokens, made.edges)
         picture = draw_lengths(

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from pipeline.config import JobConfig, Task
 from pipeline.contract.batching import IntArray
+from pipeline.contract.disk import explain_full_disk
 from pipeline.contract.errors import DataError, FolderError
 from pipeline.contract.folder import (
     atomic_folder,
@@ -80,7 +81,8 @@ def evaluate(job: JobConfig, *, force: bool = False) -> StageResult:
         log=log,
         versions=_versions(),
     )
-    with atomic_folder(job.report_dir) as folder:
+    needs = "the report needs a few megabytes"
+    with explain_full_disk(job.report_dir, needs=needs), atomic_folder(job.report_dir) as folder:
         text = json.dumps(metrics, indent=2, ensure_ascii=False) + "\n"
         (folder / METRICS_NAME).write_text(text, encoding="utf-8")
         (folder / REPORT_NAME).write_text(render_report(content), encoding="utf-8")

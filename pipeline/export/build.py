@@ -6,12 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import nn
 
 from pipeline.config import ExportSettings, Task
+from pipeline.contract.batching import IntArray
 from pipeline.contract.bundle import FP16_NAME, FP32_NAME, INT8_NAME
+from pipeline.contract.errors import ExportError
 from pipeline.export.external_data import remove_model, rename_model, settle_weights
+from pipeline.export.finite_weights import check_no_nan
 from pipeline.export.fp16 import check_fp16_parity, write_fp16
 from pipeline.export.fusion import fuse_graph
 from pipeline.export.fusion_choice import FUSED, UNFUSED, FusionChoice, choose_fusion
@@ -21,6 +25,7 @@ from pipeline.export.latency import latency_shapes
 from pipeline.export.onnx_graph import as_logits_function, export_graph
 from pipeline.export.onnx_session import LogitsFunction, demand_device, open_model
 from pipeline.export.parity import ParityCell, ParityResult, build_parity_cells, check_parity
+from pipeline.model.finite import first_not_finite
 from pipeline.model.trained import TrainedModel
 
 _PLAIN_NAME = "unfused.onnx"
@@ -61,6 +66,7 @@ class _Work:
             task=Task(self.trained.task),
             num_labels=self.trained.architecture.num_labels,
         )
+        check_no_nan(self.folder / name)
         return open_model(self.folder / name, device=self.settings.target)
 
 
@@ -127,12 +133,31 @@ def modules_outside_encoder(model: nn.Module) -> list[str]:
 
 def _build_cells(trained: TrainedModel, *, seq_lens: Sequence[int], seed: int) -> list[ParityCell]:
     return build_parity_cells(
-        as_logits_function(trained.model),
+        _finite_logits(trained.model),
         seq_lens=seq_lens,
         vocab_size=trained.architecture.vocab_size,
         seed=seed,
         sep_token_id=trained.architecture.sep_token_id,
     )
+
+
+def _finite_logits(model: nn.Module) -> LogitsFunction:
+    run = as_logits_function(model)
+
+    def checked(input_ids: IntArray, attention_mask: IntArray) -> NDArray[np.float32]:
+        logits = run(input_ids, attention_mask)
+        if not np.isfinite(logits).all():
+            arrays = (torch.from_numpy(input_ids), torch.from_numpy(attention_mask))
+            raise ExportError(
+                f"the model's own logits are not finite in torch, at [batch, seq] "
+                f"{list(input_ids.shape)}",
+                place=f"output of {first_not_finite(model, *arrays) or 'the model'}",
+                remedy="Numbers overflow there: train again with a lower train.base_lr or more "
+                "train.weight_decay.",
+            )
+        return logits
+
+    return checked
 
 
 def _write_plain(work: _Work) -> LogitsFunction:

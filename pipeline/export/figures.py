@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from pipeline.config import ExportSettings, Task
 from pipeline.contract.batching import IntArray
 from pipeline.contract.bundle import FP32_NAME, INT8_NAME, BatchShift
+from pipeline.contract.errors import ExportError, InferenceError
 from pipeline.contract.shards import ShardSplit
 from pipeline.export.batch_shift import measure_batch_shift
 from pipeline.export.external_data import model_size_bytes
@@ -61,20 +62,36 @@ def score_models(
     """Return accuracy and F1 of every model on a split: figure → model → value.
 
     ``accuracy`` of multi-label texts is exact match (:mod:`pipeline.multi_label_quality`).
+
+    Raises:
+        ExportError: a model's logits are not finite.
     """
     labels = labels_of(split)
     scores: dict[str, dict[str, float]] = {}
     for name, run in models.items():
-        logits = predict_split(
+        logits = _predict(name, run, split, settings)
+        for figure, value in _score(logits, labels, settings).items():
+            scores.setdefault(figure, {})[name] = value
+    return scores
+
+
+def _predict(
+    name: str, run: LogitsFunction, split: ShardSplit, settings: ScoreSettings
+) -> list[FloatArray]:
+    try:
+        return predict_split(
             split,
             run,
             batch_rows=settings.batch_rows,
             pad_token_id=settings.pad_token_id,
             task=settings.task,
         )
-        for figure, value in _score(logits, labels, settings).items():
-            scores.setdefault(figure, {})[name] = value
-    return scores
+    except InferenceError as error:
+        raise ExportError(
+            f"{error.place}: {error.problem}" if error.place else error.problem,
+            place=name,
+            remedy=error.remedy,
+        ) from error
 
 
 def _score(
@@ -94,19 +111,14 @@ def judge_int8(
     settings: ScoreSettings,
     export: ExportSettings,
 ) -> GateDecision | None:
-    """Return the gate's decision on a split; None when there is no INT8 model to judge."""
+    """Return the gate's decision on a split; None when there is no INT8 model to judge.
+
+    Raises:
+        ExportError: a model's logits are not finite.
+    """
     if INT8_NAME not in models:
         return None
-    fp32, int8 = (
-        predict_split(
-            split,
-            models[name],
-            batch_rows=settings.batch_rows,
-            pad_token_id=settings.pad_token_id,
-            task=settings.task,
-        )
-        for name in (FP32_NAME, INT8_NAME)
-    )
+    fp32, int8 = (_predict(name, models[name], split, settings) for name in (FP32_NAME, INT8_NAME))
     answers = pair_answers(
         (fp32, int8),
         labels_of(split),
@@ -157,18 +169,24 @@ def measure_shifts(
         rows: token ids of texts.
         settings: padding and task.
         seq_lens: lengths to pad to: the bucket edges and the longest.
+
+    Raises:
+        ExportError: an answer is not finite.
     """
-    return {
-        name: measure_batch_shift(
-            run,
-            rows,
-            probes=_SHIFT_PROBES,
-            pad_token_id=settings.pad_token_id,
-            seq_lens=seq_lens,
-            is_multi_label=settings.task is Task.MULTI_LABEL,
-        )
-        for name, run in models.items()
-    }
+    shifts = {}
+    for name, run in models.items():
+        try:
+            shifts[name] = measure_batch_shift(
+                run,
+                rows,
+                probes=_SHIFT_PROBES,
+                pad_token_id=settings.pad_token_id,
+                seq_lens=seq_lens,
+                is_multi_label=settings.task is Task.MULTI_LABEL,
+            )
+        except ExportError as error:
+            raise ExportError(error.problem, place=name, remedy=error.remedy) from error
+    return shifts
 
 
 def spread_rows(split: ShardSplit, *, most: int) -> list[NDArray[np.int32]]:

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from pipeline.config import JobConfig, Task
 from pipeline.contract.bundle import FP32_NAME, BatchShift
+from pipeline.contract.errors import DataError
 from pipeline.contract.shards import Shards
 from pipeline.export.acceptance import Acceptance
 from pipeline.export.build import BuiltModels, build_models
@@ -31,6 +32,9 @@ from pipeline.export.onnx_session import LogitsFunction, open_model
 from pipeline.export.parity import grid_seq_lens
 from pipeline.export.reference import read_reference, write_reference
 from pipeline.model.trained import TrainedModel
+
+DISK_NEEDS = "export needs for a while about eight times the size of the weights"
+"""The exported and the fused graph, four INT8 candidates of about two thirds, one being written."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,9 +81,12 @@ def fill_models(folder: Path, inputs: ExportInputs) -> Filled:
     """Write the model files and their reference answers, and return what they measure.
 
     Raises:
+        DataError: there are no validation or no test rows to measure on.
         ExportError: a model file failed a check.
     """
     job, trained = inputs.job, inputs.trained
+    for split in (GATE_SPLIT, SCORE_SPLIT):
+        demand_rows(inputs.shards, split)
     rows = spread_rows(inputs.shards.split(GATE_SPLIT), most=MOST_SAMPLE_ROWS)
     say(inputs.console, "writing the models and comparing them with torch")
     built = build_models(
@@ -112,6 +119,20 @@ def fill_models(folder: Path, inputs: ExportInputs) -> Filled:
     }
     default_model = gate.default_model if gate else FP32_NAME
     return Filled(quality=quality, batch_shift=batch_shift, default_model=default_model)
+
+
+def demand_rows(shards: Shards, split: str) -> None:
+    """Check that there are rows to measure on, before the work that ends with measuring.
+
+    Raises:
+        DataError: the split is empty; names the setting.
+    """
+    if not len(shards.split(split)):
+        raise DataError(
+            f"there are no {split} rows",
+            place=str(shards.folder),
+            remedy=f"Raise data.{split}_share and run the job again.",
+        )
 
 
 def _measure(

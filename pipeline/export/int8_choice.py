@@ -1,5 +1,6 @@
 """Chooses how the weights of the INT8 model are scaled, by measuring the four ways."""
 
+import math
 import statistics
 import tempfile
 import time
@@ -60,7 +61,8 @@ class Candidate:
         return {
             "per_channel": self.per_channel,
             "reduce_range": self.reduce_range,
-            "mean_error": self.mean_error,
+            # JSON knows no infinity.
+            "mean_error": self.mean_error if math.isfinite(self.mean_error) else None,
             "latency_ms": dict(self.latency_ms),
         }
 

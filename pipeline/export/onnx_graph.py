@@ -56,6 +56,7 @@ def export_graph(
         external_data_mb: weights over this many megabytes stand in ``<path>.data``.
 
     Raises:
+        OSError: the disk is full.
         ExportError: torch cannot write the model, or opset or axes of the written file are
             not the declared ones.
     """
@@ -95,6 +96,8 @@ def _write_graph(
                 opset_version=opset,
                 dynamo=False,
             )
+    except OSError:  # Of the disk, not of the model.
+        raise
     except Exception as error:  # The exporter's and the model's own types share no other base.
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise ExportError(

@@ -115,6 +115,13 @@ def check_parity(
     differences = [_largest_difference(candidate, cell, name=name) for cell in cells]
     worst = int(np.argmax(differences))
     batch, seq_len = cells[worst].input_ids.shape
+    if differences[worst] == float("inf"):
+        raise ExportError(
+            f"its logits are not finite at batch {batch}, seq {seq_len}, or torch's are not",
+            place=name,
+            remedy="Numbers overflow in this model: train with a lower train.base_lr or more "
+            "train.weight_decay, or export without this model file.",
+        )
     if differences[worst] > atol:
         advice = f"Raise {setting} only if the difference is harmless for the labels."
         raise ExportError(

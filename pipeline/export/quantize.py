@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from pipeline.contract.errors import ExportError
 from pipeline.export.external_data import load_model, save_model
 from pipeline.export.int8_graph import (
     PreparedGraph,
@@ -62,22 +63,30 @@ def quantize_tensors(
         reduce_range: weights of 7 bits, -64 to 64, or of 8.
 
     Raises:
-        ExportError: the written file is not as asked.
+        ExportError: a weight has no scale, or the written file is not as asked.
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     size_bytes = sum(len(tensor.raw_data) for tensor in prepared.model.graph.initializer)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".quantize-") as folder:
         written = Path(folder) / "int8.onnx"
-        quantize_dynamic(
-            prepared.model,
-            written,
-            op_types_to_quantize=["MatMul"],
-            nodes_to_quantize=list(prepared.products),
-            weight_type=QuantType.QInt8,
-            per_channel=per_channel,
-            reduce_range=reduce_range,
-            use_external_data_format=size_bytes >= _PROTOBUF_LIMIT_BYTES,
-        )
+        try:
+            quantize_dynamic(
+                prepared.model,
+                written,
+                op_types_to_quantize=["MatMul"],
+                nodes_to_quantize=list(prepared.products),
+                weight_type=QuantType.QInt8,
+                per_channel=per_channel,
+                reduce_range=reduce_range,
+                use_external_data_format=size_bytes >= _PROTOBUF_LIMIT_BYTES,
+            )
+        except (AssertionError, ValueError) as error:
+            raise ExportError(
+                f"ONNX Runtime cannot quantise the weights: {error}",
+                place=target.name,
+                remedy="Look for weights that are too large for INT8's scales, or set "
+                "export.int8 to false.",
+            ) from error
         save_model(load_model(written), target)
     return read_back(target, prepared)

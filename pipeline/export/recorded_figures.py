@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from pipeline.contract.bundle import BundleManifest
+from pydantic import ValidationError
+
+from pipeline.contract.bundle import BatchShift, BundleManifest
 from pipeline.contract.errors import ExportError
 from pipeline.contract.folder import MANIFEST_NAME
 
@@ -26,6 +28,25 @@ def read_figure(manifest: BundleManifest, *keys: str) -> Any:
             )
         found = found[key]
     return found
+
+
+def read_shift(manifest: BundleManifest, *keys: str) -> BatchShift:
+    """Return a figure that must be a batch shift, as :func:`read_figure` does.
+
+    Raises:
+        ExportError: it is not there or no batch shift.
+    """
+    found = read_figure(manifest, *keys)
+    try:
+        return BatchShift.model_validate(found)
+    except ValidationError:
+        raise ExportError(
+            f"quality → {' → '.join(keys)} must hold a logit's and a probability's shift, "
+            "numbers not under 0",
+            place=MANIFEST_NAME,
+            value=found,
+            remedy="Export the bundle again with this version.",
+        ) from None
 
 
 def read_number(manifest: BundleManifest, *keys: str) -> float:

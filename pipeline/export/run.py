@@ -9,20 +9,23 @@ from rich.console import Console
 from pipeline.config import JobConfig
 from pipeline.contract.bundle import (
     BUNDLE_SCHEMA_VERSION,
+    MODEL_NAMES,
     Bundle,
     BundleManifest,
     Limits,
     load_bundle,
     write_bundle,
 )
+from pipeline.contract.disk import explain_full_disk
 from pipeline.contract.errors import FolderError
 from pipeline.contract.folder import fingerprint, read_manifest
 from pipeline.contract.shards import load_shards
 from pipeline.contract.tokenization import TOKENIZER_NAME
 from pipeline.export.acceptance import Acceptance, check_reason
 from pipeline.export.figures import length_percentiles
-from pipeline.export.fill import ExportInputs, Filled, fill_models, say
+from pipeline.export.fill import DISK_NEEDS, ExportInputs, Filled, fill_models, say
 from pipeline.export.optimized_dump import dump_optimized as dump_model
+from pipeline.export.optimized_dump import prepare_dump_folder, remove_dump
 from pipeline.export.parity import GRID_BATCH_SIZES
 from pipeline.export.provenance import installed_versions, source_commit
 from pipeline.model.checkpoint_manifest import chosen_entry, read_checkpoint_manifest
@@ -52,10 +55,13 @@ def export(
     Raises:
         ConfigError: ``accept`` is no reason.
         FolderError: (or a subtype) checkpoint or shards are missing, altered, unfinished
-            or do not belong together.
+            or do not belong together, or there can be no dump in its folder.
         ExportError: a model file failed a check; an older bundle stays as it was.
     """
     reason = check_reason(accept) if accept is not None else None
+    if dump_optimized is not None:
+        sealed = (job.shards_dir, job.checkpoint_dir, job.report_dir, job.bundle_dir)
+        prepare_dump_folder(dump_optimized, sealed=sealed)
     console = Console(stderr=True, soft_wrap=True)
     mark = _fingerprint_inputs(job, reason)
     bundle = _find_bundle(job.bundle_dir)
@@ -93,10 +99,13 @@ def _write(inputs: ExportInputs) -> Bundle:
     def describe(files: dict[str, str]) -> BundleManifest:
         return _describe(files, inputs, filled[0])
 
-    return write_bundle(job.bundle_dir, fill=fill, describe=describe)
+    with explain_full_disk(job.bundle_dir, needs=DISK_NEEDS):
+        return write_bundle(job.bundle_dir, fill=fill, describe=describe)
 
 
 def _dump(bundle: Bundle, target: Path, console: Console) -> None:
+    for name in set(MODEL_NAMES) - set(bundle.model_names):
+        remove_dump(target / Path(name).stem)  # Of an earlier bundle that had it.
     for name in bundle.model_names:
         # A folder for each: the file and its weights always bear the same names.
         path = dump_model(

@@ -10,7 +10,7 @@ from pipeline.contract.errors import ExportError
 from pipeline.export.grid_figures import measure_errors, measure_shift
 from pipeline.export.onnx_session import LogitsFunction
 from pipeline.export.parity import GRID_BATCH_SIZES, ParityCell
-from pipeline.export.recorded_figures import read_figure, read_number
+from pipeline.export.recorded_figures import read_number, read_shift
 
 _BATCH_SEQ_LEN = 16
 MARGIN = 1.25
@@ -106,7 +106,7 @@ def check_shift(
         pad_token_id=manifest.pad_token_id,
         is_multi_label=manifest.task == Task.MULTI_LABEL.value,
     )
-    recorded = BatchShift.model_validate(read_figure(manifest, "reference", name, "batch_shift"))
+    recorded = read_shift(manifest, "reference", name, "batch_shift")
     slack = read_atol(manifest, name=name)
     demand_shift(shift, recorded, slack=slack, name=name)
     return (

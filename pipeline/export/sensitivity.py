@@ -14,13 +14,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from pipeline.config import JobConfig, Task
 from pipeline.contract.bundle import FP32_NAME, INT8_NAME
-from pipeline.contract.errors import FolderError
+from pipeline.contract.disk import explain_full_disk
+from pipeline.contract.errors import ExportError, FolderError
 from pipeline.contract.label_sets import given_labels, label_scores
 from pipeline.contract.shards import Shards, ShardSplit, load_shards
 from pipeline.export.build import modules_outside_encoder
 from pipeline.export.exclusion_search import find_exclusions
 from pipeline.export.external_data import load_model, save_model
 from pipeline.export.figures import GATE_SPLIT, ScoreSettings, judge_int8, spread_rows
+from pipeline.export.fill import DISK_NEEDS, demand_rows
 from pipeline.export.int8_choice import write_int8
 from pipeline.export.int8_graph import prepare_graph
 from pipeline.export.onnx_graph import export_graph
@@ -54,6 +56,7 @@ def explore_sensitivity(job: JobConfig, *, console: Console) -> SensitivityRepor
     Raises:
         FolderError: (or a subtype) checkpoint or shards are missing, altered, unfinished
             or do not belong together.
+        DataError: there are no validation rows.
         ExportError: a graph cannot be written or quantised.
     """
     trained, shards = load_trained(job.checkpoint_dir), load_shards(job.shards_dir)
@@ -64,7 +67,11 @@ def explore_sensitivity(job: JobConfig, *, console: Console) -> SensitivityRepor
             value=shards.fingerprint,
             remedy="Run `textlane train` with these settings first.",
         )
-    with tempfile.TemporaryDirectory(dir=job.output_dir, prefix=".sensitivity-") as folder:
+    demand_rows(shards, GATE_SPLIT)
+    with (
+        explain_full_disk(Path(job.output_dir), needs=DISK_NEEDS),
+        tempfile.TemporaryDirectory(dir=job.output_dir, prefix=".sensitivity-") as folder,
+    ):
         return _Exploration(job, trained, shards, Path(folder)).run(console)
 
 
@@ -132,6 +139,7 @@ class _Exploration:
         )
         reference = _Remembered(open_model(plain))
         right = self._probes.logits(reference)
+        self._demand_finite(right)
         if not self._write_int8(full, ()):
             return self._report([], right, together=None, keep_float=())
         prepared = prepare_graph(plain, keep_float=self._outside)
@@ -161,6 +169,15 @@ class _Exploration:
             keep_float = self._propose(ranked, passes, reference)
         return self._report(effects, right, together=together, keep_float=keep_float)
 
+    def _demand_finite(self, logits: Sequence[FloatArray]) -> None:
+        if not all(np.isfinite(row).all() for row in logits):
+            raise ExportError(
+                "the float model gives logits that are not finite on validation rows",
+                place=self._trained.checkpoint_file.name,
+                remedy="Numbers overflow in it: train again with a lower train.base_lr or more "
+                "train.weight_decay.",
+            )
+
     def _propose(
         self,
         ranked: Sequence[str],
@@ -188,7 +205,10 @@ class _Exploration:
             seed=self._job.seed,
         )
         models = {FP32_NAME: reference, INT8_NAME: int8}
-        decision = judge_int8(models, self._validation, settings, self._job.export)
+        try:
+            decision = judge_int8(models, self._validation, settings, self._job.export)
+        except ExportError:  # INT8's logits are not finite; the float model's were looked at.
+            return False
         return decision is not None and decision.passed
 
     def _write_int8(self, path: Path, names: Sequence[str]) -> bool:

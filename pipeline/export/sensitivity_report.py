@@ -1,5 +1,6 @@
 """What exploring the sensitivity to INT8 found, for people and as figures; no measuring here."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ class Effect:
     name: str
     """Linear, as ``export.keep_float`` takes it."""
     mean_error: float
-    """Mean absolute difference of the logits."""
+    """Mean absolute difference of the logits; infinite (in figures: None) if one is not finite."""
     label_flips: int
     """Rows (words, for token labels) that get another label or set of labels."""
     accuracy_change: float
@@ -22,7 +23,7 @@ class Effect:
         """Return the fields by name."""
         return {
             "name": self.name,
-            "mean_error": self.mean_error,
+            "mean_error": self.mean_error if math.isfinite(self.mean_error) else None,
             "label_flips": self.label_flips,
             "accuracy_change": self.accuracy_change,
         }

@@ -11,9 +11,11 @@ import onnxruntime
 from pipeline.config import Task
 from pipeline.contract.bundle import FP16_NAME, FP32_NAME, INT8_NAME, Bundle, load_bundle
 from pipeline.contract.errors import ExportError
+from pipeline.contract.folder import MANIFEST_NAME
 from pipeline.contract.tokenization import TextEncoder
 from pipeline.export.cpu_flags import saturation_warning
 from pipeline.export.external_data import load_graph
+from pipeline.export.finite_weights import check_no_nan
 from pipeline.export.fusion import demand_fusions
 from pipeline.export.graph_checks import check_graph
 from pipeline.export.int8_weights import check_int8_weights
@@ -44,6 +46,7 @@ def verify(bundle_dir: Path, *, shards_dir: Path | None = None) -> list[str]:
     bundle = load_bundle(bundle_dir)
     manifest = bundle.manifest
     lines = [f"{len(manifest.files)} files have the sha256 of the manifest ({bundle.version})"]
+    lines += _find_strangers(bundle)
     encoder = _load_encoder(bundle)
     lines.append("the tokenizer gives the ids of training")
     names = bundle.model_names
@@ -69,6 +72,18 @@ def verify(bundle_dir: Path, *, shards_dir: Path | None = None) -> list[str]:
     return lines
 
 
+def _find_strangers(bundle: Bundle) -> list[str]:
+    there = {
+        path.relative_to(bundle.folder).as_posix()
+        for path in bundle.folder.rglob("*")
+        if path.is_file() or path.is_symlink()
+    }
+    strangers = sorted(there - {MANIFEST_NAME, *bundle.manifest.files})
+    if not strangers:
+        return []
+    return [f"warning: not named by the manifest, and never read: {', '.join(strangers)}"]
+
+
 def _load_encoder(bundle: Bundle) -> TextEncoder:
     encoder = bundle.load_text_encoder()
     if encoder.pad_token_id != bundle.manifest.pad_token_id:
@@ -91,6 +106,7 @@ def _check_graphs(bundle: Bundle, names: Sequence[str]) -> list[str]:
     for name in names:
         path = bundle.model_path(name)
         check_graph(path, opset=manifest.opset, task=task, num_labels=num_labels)
+        check_no_nan(path)
         lines.append(f"{name}: opset {manifest.opset}, dynamic axes batch and seq")
     fusion = read_figure(manifest, "fusion")
     if fusion is not None and read_figure(manifest, "fusion", "kept") == "fused":

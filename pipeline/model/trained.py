@@ -15,6 +15,7 @@ from pipeline.model.architecture import Architecture
 from pipeline.model.build import build_model
 from pipeline.model.checkpoint_manifest import chosen_entry, read_checkpoint_manifest
 from pipeline.model.factory import is_source_changed
+from pipeline.model.finite import demand_finite_weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +50,7 @@ def load_trained(checkpoint_dir: Path) -> TrainedModel:
         SchemaVersionError: another version wrote the folder.
         FolderError: the training is not finished, holds no best checkpoint where that is asked
             for, or the file holds another model.
+        WeightsError: a weight is NaN or infinite.
     """
     manifest = read_checkpoint_manifest(checkpoint_dir)
     chosen = chosen_entry(manifest)
@@ -104,4 +106,10 @@ def _load_model(path: Path, architecture: Architecture) -> nn.Module:
             place=str(path),
             remedy="Run `textlane train --force`.",
         ) from error
+    demand_finite_weights(
+        model,
+        place=str(path),
+        remedy="Run `textlane train --force` with a lower train.base_lr or with "
+        "train.final_weights=best.",
+    )
     return model.eval()

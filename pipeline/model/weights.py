@@ -12,6 +12,7 @@ from pipeline.contract.errors import MissingFileError, TrainingError, WeightsErr
 from pipeline.model.architecture import Architecture
 from pipeline.model.classifier import TextClassifier
 from pipeline.model.factory import build_own_model, is_source_changed
+from pipeline.model.finite import demand_finite
 
 WEIGHTS_NAME = "model.safetensors"
 _INITIALIZER_STD = 0.02
@@ -33,7 +34,7 @@ def build_new_model(
 
     Raises:
         MissingFileError: the folder has no model.safetensors.
-        WeightsError: tensors are missing, extra or misshapen; it names them.
+        WeightsError: tensors are missing, extra, misshapen or not finite; it names them.
         ConfigError: the model by import path cannot be built.
         TrainingError: its file is not the one that the training was planned with.
     """
@@ -70,7 +71,7 @@ def load_pretrained(model: TextClassifier, folder: Path) -> list[str]:
 
     Raises:
         MissingFileError: there is no model.safetensors.
-        WeightsError: the file is not safetensors, or its tensors do not fit.
+        WeightsError: the file is not safetensors, or its tensors do not fit or are not finite.
     """
     path = folder / WEIGHTS_NAME
     tensors = _read_tensors(path)
@@ -79,6 +80,8 @@ def load_pretrained(model: TextClassifier, folder: Path) -> list[str]:
     given = {k: v for k, v in tensors.items() if k not in not_used and k not in _BUFFERS}
     _demand_same_names(wanted, given, path)
     _demand_same_shapes(wanted, given, path)
+    remedy = "Take another copy of the model; this file is damaged or its training went wrong."
+    demand_finite(given, place=str(path), remedy=remedy)
     model.load_state_dict(given, strict=False)
     notes = [f"{len(given)} tensors loaded from {path}", "the classifier starts from the seed"]
     if not_used:

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from pipeline.contract.errors import ConfigError
 from pipeline.contract.interrupts import heed_stop_signals
+from pipeline.contract.text_output import print_text
 from serve_app import COMMANDS
 from serve_app.load.mix import DEFAULT_MIX
 from serve_app.load.plan import (
@@ -167,7 +168,7 @@ def _tell(
     is_json_shown = options.json == STDOUT
     print_report(report, console=Console(stderr=is_json_shown))
     if is_json_shown:
-        print(report.model_dump_json(indent=2), flush=True)
+        print_text(report.model_dump_json(indent=2))
     elif options.json:
         Path(options.json).write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
     if options.html:

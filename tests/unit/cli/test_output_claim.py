@@ -132,3 +132,27 @@ def test_programs_that_a_stage_starts_do_not_hold_the_folder(tmp_path):
     finally:
         child.kill()
         child.communicate()
+
+
+def test_what_a_killed_command_left_is_removed_by_the_next(tmp_path):
+    for name in ("bundle", "shards", ".bundle.partial-a", ".bundle.partial-a.old", "own"):
+        (tmp_path / name).mkdir()
+    (tmp_path / ".sensitivity-b").mkdir()
+    (tmp_path / ".sensitivity-b" / "plain.onnx").write_text("half")
+    (tmp_path / ".sensitivity.json.c").write_text("{")
+    (tmp_path / ".own").write_text("mine")
+
+    with claim_output(str(tmp_path)):
+        pass
+
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == [".own", "bundle", "own", "shards"]
+
+
+def test_the_only_bundle_that_a_kill_left_is_kept(tmp_path):
+    (tmp_path / ".bundle.partial-a.old").mkdir()
+
+    with claim_output(str(tmp_path)):
+        pass
+
+    assert [path.name for path in tmp_path.iterdir()] == [".bundle.partial-a.old"]

@@ -240,3 +240,15 @@ def test_write_text_atomically_keeps_the_old_file_when_writing_fails(tmp_path):
 
     assert path.read_text() == "old"
     assert names_beside(path) == ["a.txt"]
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_a_file_does_not_take_the_place_of_what_is_none(tmp_path, make):
+    make(tmp_path / "there")
+    before = (tmp_path / "there").stat().st_ino
+
+    with pytest.raises(FolderError, match="there: this is no regular file"):
+        write_text_atomically(tmp_path / "there", "x")
+
+    assert (tmp_path / "there").stat().st_ino == before
+    assert [path.name for path in tmp_path.iterdir()] == ["there"]

@@ -5,8 +5,8 @@ import pyarrow as pa
 import pytest
 from prepare_samples import build, job_for, write_reviews
 
+from pipeline.contract.disk import explain_full_disk
 from pipeline.contract.errors import FolderError
-from pipeline.data.disk import explain_full_disk
 
 
 class FullDisk:
@@ -66,7 +66,7 @@ def test_old_shards_outlive_a_full_disk(tmp_path, monkeypatch):
 
 
 def test_other_trouble_with_files_stays_what_it_is(tmp_path):
-    with pytest.raises(PermissionError), explain_full_disk(tmp_path):
+    with pytest.raises(PermissionError), explain_full_disk(tmp_path, needs=""):
         raise PermissionError(errno.EACCES, "Permission denied")
 
 

@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
+import export_samples
 import numpy as np
 import pytest
 from export_samples import LABELS, write_job_folders
 
 from pipeline.config import ExportSettings, Task
-from pipeline.contract.errors import InferenceError
+from pipeline.contract.errors import DataError, ExportError
 from pipeline.contract.shards import ShardSplit, load_shards
 from pipeline.export.figures import (
     ScoreSettings,
@@ -18,6 +19,7 @@ from pipeline.export.figures import (
     spread_rows,
 )
 from pipeline.export.gate import Outcome
+from pipeline.export.run import export
 
 
 def give(label, *, task=Task.SEQUENCE, flips_at=()):
@@ -107,7 +109,9 @@ def test_there_is_nothing_to_judge_without_int8_and_nan_is_refused(split):
     def broken(input_ids, mask):
         return give(0, task=task)(input_ids, mask) * np.float32("nan")
 
-    with pytest.raises(InferenceError, match="must be finite"):
+    with pytest.raises(
+        ExportError, match=r"model_int8\.onnx: row \d+: the model gave logits that are not finite"
+    ):
         judge(rows, give(0, task=task), broken, task=task)
 
 
@@ -153,3 +157,18 @@ def test_a_files_size_includes_its_weights_elsewhere(tmp_path: Path):
         "model.onnx": 43,
         "model_int8.onnx": 5,
     }
+
+
+@pytest.mark.parametrize("split", ["validation", "test"])
+@pytest.mark.parametrize("with_int8", [True, False])
+def test_a_split_without_rows_is_refused_before_anything_is_written(
+    tmp_path, monkeypatch, split, with_int8
+):
+    monkeypatch.setitem(export_samples._ROWS, split, 0)
+    job = write_job_folders(tmp_path)
+    settings = job.export.model_copy(update={"int8": with_int8})
+
+    with pytest.raises(DataError, match=rf"shards: there are no {split} rows.*data\.{split}_share"):
+        export(job.model_copy(update={"export": settings}))
+
+    assert not job.bundle_dir.exists()

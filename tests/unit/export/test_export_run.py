@@ -218,7 +218,7 @@ def test_verify_refuses_a_tokenizer_that_was_not_trained_with(copied_bundle: Pat
         verify(copied_bundle)
 
 
-def test_verify_refuses_logits_that_are_not_finite(copied_bundle: Path) -> None:
+def test_verify_refuses_weights_that_are_not_finite(copied_bundle: Path) -> None:
     path = copied_bundle / "model.onnx"
     model = onnx.load(path)
     bias = next(item for item in model.graph.initializer if item.name == "classifier.bias")
@@ -227,7 +227,10 @@ def test_verify_refuses_logits_that_are_not_finite(copied_bundle: Path) -> None:
     onnx.save(model, path)
     _rehash(copied_bundle)
 
-    with pytest.raises(ExportError, match=r"model\.onnx: the logits are not all finite"):
+    with pytest.raises(
+        ExportError,
+        match=r"model\.onnx: tensors of the graph hold NaN \(got \['classifier\.bias'\]\)",
+    ):
         verify(copied_bundle)
 
 
@@ -240,3 +243,9 @@ def test_verify_refuses_a_graph_with_a_fixed_axis(copied_bundle: Path) -> None:
 
     with pytest.raises(ExportError, match=r"model\.onnx: input_ids: the axes must be"):
         verify(copied_bundle)
+
+
+def test_verify_warns_of_files_that_the_manifest_does_not_name(copied_bundle: Path) -> None:
+    (copied_bundle / "notes.txt").write_text("x")
+
+    assert "warning: not named by the manifest, and never read: notes.txt" in verify(copied_bundle)

@@ -117,3 +117,13 @@ def test_logits_of_another_number_of_labels_are_refused() -> None:
 
     with pytest.raises(ExportError, match=r"logits must have the shape \(1, 2\)"):
         check_finite(run, build_manifest(), vocab_size=50, name="model.onnx")
+
+
+@pytest.mark.parametrize("value", [None, "x", -1, {}, {"logit": 0.0}, {"logit": -1.0}])
+def test_a_recorded_shift_that_is_none_is_named(value: object) -> None:
+    quality = build_manifest().quality
+    quality["reference"] = {"model.onnx": {"batch_shift": value}}
+    manifest = build_manifest(quality=quality)
+
+    with pytest.raises(ExportError, match=r"quality → reference → model\.onnx → batch_shift must"):
+        check_shift(answer, build_cells(), manifest, name="model.onnx")

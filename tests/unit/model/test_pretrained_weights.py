@@ -39,6 +39,16 @@ def test_pretrained_type_embeddings_of_the_second_text_are_loaded_and_used(tmp_p
     assert not torch.isclose(before[3:], after[3:]).all(dim=1).any()
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_tensor_that_is_not_finite_is_named(tmp_path, value):
+    tensor = torch.zeros(12, 12)
+    tensor[3, 4] = value
+    folder = write_hf_folder(tmp_path, tensors={VALUE: tensor})
+
+    with pytest.raises(WeightsError, match=rf"NaN or infinite: {VALUE} \(1 of 144\)"):
+        load(folder)
+
+
 def test_missing_tensor_is_named(tmp_path):
     folder = write_hf_folder(tmp_path, tensors={VALUE: None})
 

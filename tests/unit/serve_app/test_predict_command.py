@@ -55,10 +55,11 @@ def test_token_task_prints_a_word_a_line(tmp_path, capsys):
     predict(write_tiny_bundle(tmp_path / "bundle", task=TOKEN), "Anna in Oslo")
 
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split("\t")[:2] for line in lines if line] == [
+    assert [line.split("\t")[:2] for line in lines] == [
         ["Anna", "PER"],
         ["in", "O"],
         ["Oslo", "LOC"],
+        [""],
     ]
 
 

@@ -158,6 +158,15 @@ def test_a_mistake_is_one_clear_line_and_nothing_is_written(
     assert [path.name for path in tmp_path.iterdir()] == ["bundle"]
 
 
+def test_a_pipe_is_not_replaced_by_the_tuning(bundle, tmp_path, capsys):
+    os.mkfifo(tmp_path / "pipe")
+
+    assert tune(bundle, "--out", str(tmp_path / "pipe")) == 2
+
+    assert "pipe: is a device or pipe, not a file" in one_line(capsys)
+    assert (tmp_path / "pipe").is_fifo()
+
+
 def test_a_wrong_line_of_lengths_is_named_with_file_line_and_value(bundle, tmp_path, capsys):
     file = tmp_path / "lengths.txt"
     file.write_text("4\nfive\n")

@@ -11,8 +11,12 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextmanager
-def explain_full_disk(folder: Path) -> Iterator[None]:
+def explain_full_disk(folder: Path, *, needs: str) -> Iterator[None]:
     """Report a full disk under the name of the folder that is written.
+
+    Args:
+        folder: in errors.
+        needs: how much room is needed, such as ``export needs ten times the model's size``.
 
     Raises:
         FolderError: the block ran out of space.
@@ -25,6 +29,5 @@ def explain_full_disk(folder: Path) -> Iterator[None]:
         raise FolderError(
             "the disk is full; what was begun is removed again",
             place=str(folder),
-            remedy="Free space there (prepare needs about three times the size of the texts), "
-            "or set output_dir to another disk.",
+            remedy=f"Free space there ({needs}), or set output_dir to another disk.",
         ) from error
