@@ -18,8 +18,6 @@ _DEFAULT_BATCH_TOKENS = 512
 _DEFAULT_BATCH_REQUESTS = 32
 # A batch of 512 tokens keeps few threads busy, and another replica gains more; chosen.
 _MOST_DEFAULT_THREADS = 4
-# Measured 2026-12-01 on 2 cores with both lanes: they are seldom busy at the same time.
-_SHARED_THREADS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,19 +110,18 @@ def default_threads(settings: ServeSettings, *, cpus: int) -> int:
     """Return the threads of one lane replica where neither setting nor tuning says.
 
     What Ray reserves for it, where that is a CPU or more. Otherwise its share of the machine, 4 at
-    most, but 2 where each replica has a CPU.
+    most: two threads for each of two replicas on 2 CPUs wait for each other and the ingress.
 
     Args:
         settings: the reservation and the number of replicas.
         cpus: what a process may use of the machine, cgroup and affinity respected.
 
-    Example: 2 replicas -> 2 threads on 2 CPUs, 2 on 4, 4 on 8 and on 64.
+    Example: 2 replicas -> 1 thread on 2 CPUs, 2 on 4, 4 on 8 and on 64.
     """
     if settings.lane_num_cpus >= 1.0:
         return int(settings.lane_num_cpus)
     num_replicas = settings.replica_range("short")[1] + settings.replica_range("long")[1]
-    share = min(_MOST_DEFAULT_THREADS, cpus // num_replicas)
-    return max(1, share, _SHARED_THREADS if cpus >= num_replicas else 1)
+    return max(1, min(_MOST_DEFAULT_THREADS, cpus // num_replicas))
 
 
 def _refuse_misfits(settings: ServeSettings, bundle: Bundle) -> None:

@@ -1,4 +1,4 @@
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, product
 
 import numpy as np
 import pytest
@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.contract.batching import (
+    RUN_TOKENS,
     bucket_of,
     choose_bucket_edges,
     group_by_tokens,
@@ -96,7 +97,43 @@ def test_group_by_tokens_runs_from_short_to_long_and_keeps_the_order_in_a_group(
     assert all(longest <= shortest for (_, longest), (shortest, _) in pairwise(ends))
 
 
+def cost_of(groups, lengths):
+    padded = (padded_token_count([lengths[index] for index in group]) for group in groups)
+    return sum(padded) + RUN_TOKENS * len(groups)
+
+
+@given(
+    lengths=st.lists(st.integers(1, 60), min_size=1, max_size=9),
+    max_batch_tokens=st.integers(1, 150),
+    max_batch_requests=st.integers(1, 6),
+)
+def test_no_other_way_to_cut_the_rows_in_order_of_length_is_cheaper(
+    lengths, max_batch_tokens, max_batch_requests
+):
+    order = sorted(range(len(lengths)), key=lengths.__getitem__)
+
+    def fits(group):
+        padded = padded_token_count([lengths[index] for index in group])
+        is_within = len(group) <= max_batch_requests and padded <= max_batch_tokens
+        return is_within or len(group) == 1
+
+    costs = []
+    for cuts in product([False, True], repeat=len(order) - 1):
+        ends = [at for at, is_cut in enumerate(cuts, 1) if is_cut]
+        groups = [order[a:b] for a, b in pairwise([0, *ends, len(order)])]
+        if all(map(fits, groups)):
+            costs.append(cost_of(groups, lengths))
+
+    found = group_by_tokens(
+        lengths, max_batch_tokens=max_batch_tokens, max_batch_requests=max_batch_requests
+    )
+
+    assert cost_of(found, lengths) == min(costs)
+
+
 def test_group_by_tokens_example_and_refusals():
+    apart = group_by_tokens([8, 8, 90], max_batch_tokens=1000, max_batch_requests=32)
+    assert apart == [[0, 1], [2]]
     assert group_by_tokens([3, 9, 4], max_batch_tokens=10, max_batch_requests=32) == [[0, 2], [1]]
     assert group_by_tokens([], max_batch_tokens=10, max_batch_requests=32) == []
     with pytest.raises(ValueError, match="limits must be >= 1: 0, 32"):

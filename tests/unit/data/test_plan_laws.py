@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.contract.batching import (
-    group_by_tokens,
     padded_token_count,
     padding_share,
 )
@@ -80,12 +79,13 @@ def test_batches_of_one_window_are_those_of_the_greedy_grouping(lengths, setting
 
     batches = batches_of(build_epoch_plan(lengths, epoch=epoch, settings=settings))
 
-    groups = group_by_tokens(
-        lengths.tolist(), max_batch_tokens=tokens, max_batch_requests=settings.batch_rows
-    )
-    assert sorted(sorted(lengths[rows].tolist()) for rows in batches) == sorted(
-        sorted(lengths[rows].tolist()) for rows in groups
-    )
+    groups = [[]]
+    for length in sorted(lengths.tolist()):
+        is_full = len(groups[-1]) == settings.batch_rows
+        if groups[-1] and (is_full or (len(groups[-1]) + 1) * length > tokens):
+            groups.append([])
+        groups[-1].append(length)
+    assert sorted(sorted(lengths[rows].tolist()) for rows in batches) == sorted(groups)
 
 
 @given(lengths_of_rows, settings_of_plans, st.integers(0, 50))
