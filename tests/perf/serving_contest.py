@@ -70,7 +70,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--phases", nargs="+", default=list(PHASES), choices=PHASES)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=8)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=2, help="of a peer's one session")
     parser.add_argument("--envs", type=Path, default=Path("outputs/peers"))
     parser.add_argument("--json", type=Path)
     return parser.parse_args()
@@ -102,7 +102,7 @@ def running(
     """Give the address, seconds to the first answer and the session id of a started peer."""
     peer, port = PEERS_BY_NAME[name], free_port()
     model = json.loads((options.bundle / "manifest.json").read_text())["default_model"]
-    values = {"port": port, "bundle": options.bundle, "threads": options.threads}
+    values = {"port": port, "bundle": options.bundle}
     programs = bin_folder(peer, options.envs.resolve())
     command = [part.format(**values) for part in peer.command]
     began = time.monotonic()

@@ -23,16 +23,7 @@ class Peer:
     """File of packages that must not meet ours."""
 
 
-OURS = (
-    "textlane",
-    "serve",
-    "--bundle",
-    "{bundle}",
-    "--port",
-    "{port}",
-    "--set",
-    "threads_per_replica={threads}",
-)
+OURS = ("textlane", "serve", "--bundle", "{bundle}", "--port", "{port}")
 _RAY_DOCS = ("python", str(PEERS / "run_ray_docs.py"), "{port}")
 _FAST_RAY = {"RAY_SERVE_THROUGHPUT_OPTIMIZED": "1", "RAY_SERVE_ENABLE_HA_PROXY": "1"}
 PEERS_BY_NAME = {
