@@ -10,6 +10,7 @@ from pipeline.contract.errors import ConfigError, DataError
 from serve_app.tuning_choice import Lengths
 
 _MOST_TOKENS = 1_000_000_000
+_MOST_CHARS = 64 * 2**20
 _REMEDY = "Write one whole number of tokens, 1 or more, on each line."
 
 
@@ -27,19 +28,26 @@ def read_lengths(file: Path, *, max_seq_len: int) -> Lengths:
 
     Raises:
         DataError: a line is no number of tokens, or there is none; names file, line, value.
-        ConfigError: the file cannot be read.
+        ConfigError: the file cannot be read or has no end.
     """
     try:
-        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+        with file.open(encoding="utf-8", errors="replace") as opened:
+            text = opened.read(_MOST_CHARS + 1)
     except OSError as error:
         raise ConfigError(
             f"the lengths cannot be read: {error.strerror}",
             place=f"--lengths {file}",
             remedy="Name a text file with one number of tokens on each line.",
         ) from None
+    if len(text) > _MOST_CHARS:
+        raise ConfigError(
+            f"has over {_MOST_CHARS:,} characters",
+            place=f"--lengths {file}",
+            remedy="A sample of some thousand lines is enough.",
+        )
     tokens = [
         _as_tokens(line.strip(), place=f"{file}:{number}")
-        for number, line in enumerate(lines, 1)
+        for number, line in enumerate(text.splitlines(), 1)
         if line.strip()
     ]
     if not tokens:

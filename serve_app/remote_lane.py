@@ -13,6 +13,7 @@ from ray.serve.handle import DeploymentHandle
 
 from pipeline.contract.errors import NotReadyError, OverloadedError
 from serve_app.lane_call import LaneAnswer, LaneRow, RowKey
+from serve_app.lane_watch import LaneWatch
 
 _MAX_ROWS_PER_CALL = 64
 """Rows that one call carries at most; chosen, about what two full batches hold."""
@@ -40,14 +41,18 @@ class RemoteLane:
         self._timer: asyncio.TimerHandle | None = None
         self._calls: set[asyncio.Task[None]] = set()
         self._gone: list[RowKey] = []
+        self._watch = LaneWatch(self.version, on_lost=self._give_up)
 
     async def score(self, row: LaneRow) -> LaneAnswer:
         """Return what became of a row; cancelling this drops it.
 
         Raises:
             OverloadedError: Ray Serve refused the call, its queue is full.
-            NotReadyError: the replica was lost, and so was the one that was asked next.
+            NotReadyError: the replica was lost, and so was the one that was asked next, or there
+                is none for several seconds already.
         """
+        if self._watch.is_lost:
+            raise _no_replica()
         loop = asyncio.get_running_loop()
         asked = _Asked(row, loop.create_future())
         self._collected.append(asked)
@@ -81,18 +86,27 @@ class RemoteLane:
             self._calls.add(call)
             call.add_done_callback(self._calls.discard)
 
+    def _give_up(self) -> None:
+        for call in self._calls:
+            call.cancel()
+
     async def _call(self, asked: Sequence[_Asked]) -> None:
+        self._watch.begin()
+        is_answered = False
         try:
             try:
                 await self._ask(asked)
             except NotReadyError:
                 # Scoring changes nothing, so rows of a lost replica may be asked of another.
                 await self._ask(_still_waiting(asked))
+            is_answered = True
         except BaseException as error:
             for one in _still_waiting(asked):
-                one.answer.set_exception(error)
+                one.answer.set_exception(_no_replica() if self._watch.is_lost else error)
             if not isinstance(error, Exception):
                 raise
+        finally:
+            self._watch.end(is_answered=is_answered)
 
     async def _ask(self, asked: Sequence[_Asked]) -> None:
         if not asked:
@@ -106,6 +120,9 @@ class RemoteLane:
             answers: list[LaneAnswer] = await response
         except BackPressureError as error:
             raise OverloadedError("the lane's queue is full") from error
+        except asyncio.CancelledError:
+            response.cancel()
+            raise
         except RayTaskError:
             raise  # The lane's code is at fault; another replica would fail as well.
         except (RayError, RayServeException) as error:
@@ -132,6 +149,10 @@ class RemoteLane:
         # To all replicas: a handle does not say which of them has a call.
         gone, self._gone = self._gone, []
         self._handle.broadcast("forget", gone)
+
+
+def _no_replica() -> NotReadyError:
+    return NotReadyError("no model replica answers", remedy="Send the request again later.")
 
 
 def _still_waiting(asked: Sequence[_Asked]) -> list[_Asked]:

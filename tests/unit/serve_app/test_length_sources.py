@@ -1,6 +1,7 @@
 """Where the lengths of the texts are from."""
 
 import sys
+from pathlib import Path
 
 import pytest
 from bundles import write_tiny_bundle
@@ -63,6 +64,11 @@ def test_a_file_without_lengths_is_refused(tmp_path, text):
 def test_a_file_that_cannot_be_read_is_named(tmp_path, name, message):
     with pytest.raises(ConfigError, match=f"--lengths .*the lengths cannot be read: .*{message}"):
         read_lengths(tmp_path / name, max_seq_len=16)
+
+
+def test_a_file_without_end_is_refused():
+    with pytest.raises(ConfigError, match=r"--lengths /dev/zero: has over [\d,]+ characters"):
+        read_lengths(Path("/dev/zero"), max_seq_len=16)
 
 
 def test_training_lengths_are_the_percentiles_of_the_manifest(tmp_path):

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from contextvars import ContextVar
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ from ray.exceptions import ActorDiedError, RayTaskError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
 from pipeline.contract.errors import NotReadyError, OverloadedError
+from serve_app import remote_lane
 from serve_app.lane_call import LaneAnswer, LaneRow
+from serve_app.lane_watch import LaneWatch
 from serve_app.remote_lane import RemoteLane
 
 REQUEST = ContextVar("the request whose context something runs in", default=None)
@@ -29,6 +32,13 @@ class FakeResponse:
         return self._future.__await__()
 
 
+class NeverAnswering:
+    """A method of a deployment without replicas."""
+
+    async def remote(self):
+        await asyncio.sleep(60)
+
+
 class FakeHandle:
     """Scores a row with its first token; keeps each call's rows and what was broadcast."""
 
@@ -42,6 +52,10 @@ class FakeHandle:
         self.calls.append([row.input_ids[0] for row in rows])
         self.made_in.append(REQUEST.get())
         return FakeResponse(self, rows)
+
+    @property
+    def version(self):
+        return NeverAnswering()
 
     def broadcast(self, method, keys):
         self.told.append((method, keys))
@@ -162,7 +176,8 @@ def test_a_call_that_nobody_waits_for_is_cancelled_and_not_asked_again():
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         await asyncio.sleep(0.02)
-        return [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        names = [task.get_coro().__qualname__ for task in asyncio.all_tasks()]
+        return [name for name in names if name.startswith("RemoteLane")]
 
     handle, left = with_lane(scenario)
 
@@ -201,6 +216,23 @@ def test_a_call_belongs_to_no_request_since_ray_cancels_those_of_one_that_left()
     handle, _ = with_lane(scenario)
 
     assert handle.made_in == [None, None]
+
+
+def test_a_lane_without_replicas_is_an_error_after_a_while_and_then_at_once(monkeypatch):
+    monkeypatch.setattr(remote_lane, "LaneWatch", partial(LaneWatch, patience_s=0.05))
+
+    async def scenario(lane, handle):
+        handle.gate.clear()
+        first = await score(lane, 1, 2)
+        at_once = await asyncio.wait_for(score(lane, 3), 0.01)
+        await asyncio.sleep(0)
+        return [*first, *at_once]
+
+    handle, answers = with_lane(scenario)
+
+    assert handle.calls == [[1, 2]]
+    assert [type(answer) for answer in answers] == [NotReadyError] * 3
+    assert all("no model replica answers" in str(answer) for answer in answers)
 
 
 def test_a_text_whose_caller_left_before_its_call_is_not_sent():
