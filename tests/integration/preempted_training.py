@@ -39,6 +39,8 @@ def take_the_node_away(folder):
 
 
 def main(folder):
+    # A shell starts background jobs with it ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     job = build_job(folder, epochs=100_000, checkpoint_every_steps=10**6, validate_every_steps=0)
     write_shards(job)
     thread = threading.Thread(target=take_the_node_away, args=(job.checkpoint_dir,), daemon=True)
