@@ -12,7 +12,7 @@ import httpx
 import pytest
 from bundles import write_tiny_bundle
 from clients import Crowd
-from naughty import make_bodies
+from hostile import draw_bodies
 from served import serving
 
 from serve_app.load.client import HttpClient
@@ -110,7 +110,7 @@ def test_over_long_and_short_texts_at_once_each_get_their_own_answer(server):
 
 
 def test_no_body_is_a_fault_of_the_server_and_good_ones_among_them_are_right(server):
-    bodies = make_bodies(500, seed=1)
+    bodies = draw_bodies(500, seed=1)
 
     async def send_all():
         client = HttpClient(find_target(f"{server.base_url}/v1/predict", is_mine=False))
