@@ -3,13 +3,11 @@
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import gated_lane
 import httpx
 import pytest
 from bundles import write_tiny_bundle
-from gated_lane import GATE, RUNS, GatedLane
-from ray import cloudpickle
-from test_serve_ray import free_port
+from gated_app import gated_client
+from gated_lane import GATE, RUNS
 
 pytestmark = pytest.mark.ray
 
@@ -24,30 +22,8 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def client(ray_cluster, folder):
-    from ray import serve
-
-    import serve_app.app
-
-    port = free_port()
-    serve.start(http_options={"host": "127.0.0.1", "port": port}, proxy_location="HeadOnly")
-    args = {
-        "bundle": str(folder / "bundle"),
-        "threads_per_replica": 1,
-        "request_timeout_s": TIMEOUT_S,
-        "batch_wait_timeout_ms": 10,
-    }
-    # Replicas do not find the tests' folders.
-    cloudpickle.register_pickle_by_value(gated_lane)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(serve_app.app, "Lane", GatedLane)
-        application = serve_app.app.build_app(args)
-    try:
-        serve.run(application, name="gated", route_prefix="/")
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30.0) as client:
-            yield client
-    finally:
-        serve.shutdown()
-        cloudpickle.unregister_pickle_by_value(gated_lane)
+    with gated_client(folder, request_timeout_s=TIMEOUT_S, batch_wait_timeout_ms=10) as client:
+        yield client
 
 
 @pytest.fixture
