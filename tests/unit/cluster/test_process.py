@@ -43,12 +43,12 @@ def test_the_whole_group_ends_when_the_block_is_left_by_an_exception(code, tmp_p
     assert wait_until_gone(process.pid)
 
 
-def test_a_process_that_ignores_ctrl_c_is_ended_all_the_same(tmp_path, monkeypatch):
-    monkeypatch.setattr("cluster.process._INTERRUPT_GRACE_S", 0.2)
+def test_a_process_that_ignores_ctrl_c_is_ended_all_the_same(tmp_path):
     code = IGNORES_INTERRUPT.replace("import time;", "import time; print('up', flush=True);")
     log = tmp_path / "log"
 
-    with owned_process([sys.executable, "-c", code], environ=os.environ, log=log) as process:
+    command = [sys.executable, "-c", code]
+    with owned_process(command, environ=os.environ, log=log, grace_s=0.2) as process:
         while b"up" not in log.read_bytes():
             time.sleep(0.02)
 
