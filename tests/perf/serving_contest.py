@@ -19,6 +19,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -85,10 +86,9 @@ def run_peer(name: str, folder: Path, options: argparse.Namespace) -> dict[str, 
             "memory_mib": memory_mib(group),
         }
         for phase in options.phases:
-            before, began = cpu_s(group), time.monotonic()
+            before = cpu_by_process(group)
             figures = load(url, PHASES[phase], folder, seconds=options.seconds)
-            figures["server_cpu_s"] = round(cpu_s(group) - before, 2)
-            figures["wall_s"] = round(time.monotonic() - began, 2)
+            figures["cpu_ms_per_text"] = per_text(cpu_by_process(group) - before, figures)
             result[phase] = figures
             print(f"{name}: {phase}: {in_short(figures)}", flush=True)
         result["memory_after_mib"] = memory_mib(group)
@@ -172,6 +172,8 @@ def in_short(figures: dict[str, object]) -> str:
             times = group["latency_ms"]
             parts.append(f"{group['name']} {times['p50']:.0f}/{times['p99']:.0f} ms")
     parts.append(f"shed {figures['num_shed']}, failed {figures['num_failed']}")
+    cpu = sorted(figures["cpu_ms_per_text"].items(), key=lambda item: -item[1])
+    parts.append("CPU ms a text: " + ", ".join(f"{name} {value}" for name, value in cpu[:6]))
     return ", ".join(parts)
 
 
@@ -183,7 +185,7 @@ def print_table(results: list[dict[str, object]], options: argparse.Namespace) -
         for name in options.peers:
             runs = [one[phase] for one in results if one["peer"] == name]
             rates = [one["answered_per_s"] for one in runs]
-            cpu = [1000 * one["server_cpu_s"] / max(1, one["num_answered"]) for one in runs]
+            cpu = [sum(one["cpu_ms_per_text"].values()) for one in runs]
             cells = [
                 f"{statistics.median(rates):.0f} ({min(rates):.0f}–{max(rates):.0f})",
                 times_of(runs, "short" if phase.startswith("mixed") else "all"),
@@ -236,16 +238,24 @@ def descendants(root: int) -> list[int]:
     return sorted(family)
 
 
-def cpu_s(root: int) -> float:
-    """Return the CPU seconds of a family of processes so far."""
-    ticks = 0
+def cpu_by_process(root: int) -> Counter[str]:
+    """Return the CPU seconds of a family of processes so far, by what they call themselves."""
+    seconds: Counter[str] = Counter()
     for pid in descendants(root):
         try:
             parts = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+            name = Path(f"/proc/{pid}/cmdline").read_text().partition("\0")[0].strip()
         except OSError:
             continue
-        ticks += int(parts[11]) + int(parts[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
+        ticks = int(parts[11]) + int(parts[12])
+        seconds[name.rpartition("/")[2]] += ticks / os.sysconf("SC_CLK_TCK")
+    return seconds
+
+
+def per_text(seconds: Counter[str], figures: dict[str, object]) -> dict[str, float]:
+    """Return milliseconds for each text answered, the warm-up's included."""
+    num_texts = max(1, figures["num_answered"] + figures["num_warm_up"])
+    return {name: round(1000 * spent / num_texts, 2) for name, spent in seconds.items()}
 
 
 def memory_mib(root: int) -> int:
