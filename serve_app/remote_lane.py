@@ -94,6 +94,8 @@ class RemoteLane:
         self._watch.begin()
         is_answered = False
         try:
+            if self._watch.is_lost:  # Found so after the rows were collected.
+                raise _no_replica()
             try:
                 await self._ask(asked)
             except NotReadyError:
