@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 
 IntArray = NDArray[np.int64]
 RUN_TOKENS = 27
-"""What a model run costs beside its padded tokens, in tokens. Measured 2026-12-02: INT8 MiniLM,
-one thread, batches cut at 256 and at 512 tokens."""
+"""What a model run costs beside its padded tokens, in tokens. Measured 2026-12-02, INT8 MiniLM, one
+thread: 27 from batches filled to 256 and to 512 tokens, 37 from single runs of 28 and of 512
+(``tests/perf/session_operators.py``); between the two the groups hardly differ."""
 
 
 def padded_token_count(lengths: Sequence[int] | IntArray) -> int:
