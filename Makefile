@@ -33,7 +33,7 @@ demo: $(INSTALLED)  ## labelled text to served answers, and one table (ARGS=--fo
 test: test-unit test-ray  ## all tests that need no GPU
 
 test-unit: $(INSTALLED)  ## the tests that start no Ray, side by side
-	@$(BIN)/python -m pytest -q -n auto --maxprocesses 4 -m "not ray and not gpu and not perf" $(ARGS)
+	@$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist worksteal -m "not ray and not gpu and not perf" $(ARGS)
 
 lint: $(INSTALLED)  ## format, lint, types, import rules
 	@$(BIN)/ruff format --check $(SOURCES)
