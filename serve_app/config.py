@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -165,6 +166,22 @@ class ServeSettings(Settings):
                 "Lower the first or raise the second."
             )
         return self
+
+
+@dataclass(frozen=True, kw_only=True)
+class RayServeSettings:
+    """What Ray Serve itself was started with."""
+
+    with_haproxy: bool
+    is_throughput_optimized: bool
+
+
+def read_ray_serve_settings() -> RayServeSettings:
+    """Return them as this process's environment has them, which is that of Ray's start."""
+    return RayServeSettings(
+        with_haproxy=os.environ.get("RAY_SERVE_ENABLE_HA_PROXY", "0") == "1",
+        is_throughput_optimized=os.environ.get("RAY_SERVE_THROUGHPUT_OPTIMIZED", "0") == "1",
+    )
 
 
 def load_serve_settings(file: Path, sets: Sequence[str] = ()) -> Loaded[ServeSettings]:

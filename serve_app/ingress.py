@@ -8,15 +8,16 @@ from typing import Any
 from ray.serve.handle import DeploymentHandle
 
 from pipeline.contract.errors import ConfigError
-from serve_app.config import ServeSettings
+from serve_app.config import ServeSettings, read_ray_serve_settings
 from serve_app.http_app import HttpApp
 from serve_app.limits import LaneName, resolve_limits
 from serve_app.live_settings import INGRESS_LIVE, with_live_values
-from serve_app.metrics import IngressMetrics
+from serve_app.metrics import NO_LANE, IngressMetrics, SettingMetrics
 from serve_app.remote_lane import RemoteLane
 from serve_app.request_log import RequestLog
 from serve_app.served import open_served
 from serve_app.service import PredictService
+from serve_app.told_settings import ingress_settings
 
 # What is logged here stands in the replica's own file, which Ray rotates and its dashboard shows.
 _REPLICA_LOGGER = "ray.serve"
@@ -40,13 +41,14 @@ class Ingress:
         """
         served = open_served(settings, expected_version=version)
         coalesce_s = settings.coalesce_ms / 1000.0
-        self._settings = settings
+        self._settings = self._live_settings = settings
         self._remote_lanes: Mapping[LaneName, RemoteLane] = {
             "short": RemoteLane(short, coalesce_s=coalesce_s),
             "long": RemoteLane(long, coalesce_s=coalesce_s),
         }
         self._is_configured = False
         encoder = served.bundle.load_text_encoder()
+        self._setting_metrics = SettingMetrics(NO_LANE, version=version)
         self._api_keys = [key.get_secret_value() for key in settings.api_keys or ()]
         self._service = PredictService(
             served, encoder=encoder, lanes=self._remote_lanes, logs_texts=settings.log_texts
@@ -70,8 +72,15 @@ class Ingress:
         self._is_configured = True
         self._service.served = replace(served, limits=limits)
         self._service.logs_texts = settings.log_texts
+        self._live_settings = settings
         for lane in self._remote_lanes.values():
             lane.coalesce_s = settings.coalesce_ms / 1000.0
+
+    async def check_health(self) -> None:
+        """Tell the settings; Ray Serve calls this every 2 s."""
+        limits = self._service.served.limits
+        told = ingress_settings(self._live_settings, limits, read_ray_serve_settings())
+        self._setting_metrics.tell(told)
 
     def __serve_build_asgi_app__(self) -> HttpApp:
         """Return the application; Ray Serve calls this in the replica."""

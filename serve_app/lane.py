@@ -14,10 +14,11 @@ from serve_app.lane_call import LaneAnswer, LaneRow, RowKey
 from serve_app.limits import LaneName, ServingLimits, resolve_limits
 from serve_app.live_settings import LANE_LIVE, with_live_values
 from serve_app.load_watch import BusyShare, LoadWatch
-from serve_app.metrics import LaneMetrics
+from serve_app.metrics import LaneMetrics, SettingMetrics
 from serve_app.scaling import BUSY_SHARE, QUEUED_BATCHES
 from serve_app.served import open_served
 from serve_app.session import ScoringSession
+from serve_app.told_settings import lane_settings
 from serve_app.window import BatchLimits
 
 _logger = logging.getLogger(__name__)
@@ -55,6 +56,8 @@ class Lane:
         )
         session.warm_up(limits.warm_up(name))
         self._metrics = LaneMetrics(name, version=served.version)
+        self._setting_metrics = SettingMetrics(name, version=served.version)
+        self._told_settings = lane_settings(settings, limits)
         self._hung_after_s = settings.request_timeout_s
         self._batcher = Batcher(
             session,
@@ -91,6 +94,7 @@ class Lane:
         self._is_configured = True
         self._watch.wake()
         self._batcher.limits = _batch_limits(settings, limits)
+        self._told_settings = lane_settings(settings, limits)
         queue: Any = self._collect  # Ray's stub hides what the decorator adds.
         queue.set_max_batch_size(limits.max_batch_requests)
         queue.set_batch_wait_timeout_s(settings.batch_wait_timeout_ms / 1000.0)
@@ -117,11 +121,12 @@ class Lane:
         return self._version
 
     async def check_health(self) -> None:
-        """Let Ray Serve replace a replica whose session hangs.
+        """Let Ray Serve replace a replica whose session hangs; tells the settings as well.
 
         Raises:
             NotReadyError: one model run takes longer than a whole request may.
         """
+        self._setting_metrics.tell(self._told_settings)
         if self._batcher.running_s > self._hung_after_s:
             raise NotReadyError("the model run hangs", value=f"{self._batcher.running_s:.1f} s")
 

@@ -4,7 +4,7 @@ Ray 2.60 exports a histogram's ``_count`` and buckets exactly but builds its ``_
 the middles of the buckets. So what is to be averaged exactly has a counter of its own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -119,10 +119,31 @@ GPU_UTILISATION = MetricSpec(
     description="Share of the last moment in which the replica's GPU computed; absent without.",
     tag_keys=("lane", "version"),
 )
+SETTING = MetricSpec(
+    name="textlane_setting",
+    kind="gauge",
+    unit="as the setting's",
+    description="A setting that this replica works with; true is 1.",
+    tag_keys=("setting", "lane", "version"),
+)
 INGRESS_METRICS = (REQUEST_LATENCY, STAGE_LATENCY, REQUESTS, TRUNCATED_TEXTS)
 BATCH_METRICS = (BATCH_ROWS, ROWS, REAL_TOKENS, PADDED_TOKENS)
 LOAD_METRICS = (QUEUED_TEXTS, QUEUE_AGE, SESSION_SECONDS, GPU_UTILISATION)
-ALL_METRICS = (*INGRESS_METRICS, *BATCH_METRICS, *LOAD_METRICS)
+ALL_METRICS = (*INGRESS_METRICS, *BATCH_METRICS, *LOAD_METRICS, SETTING)
+
+
+class SettingMetrics:
+    """What a replica tells of its settings."""
+
+    def __init__(self, lane: str, *, version: str) -> None:
+        """Register the metric with Ray."""
+        self._tags = {"lane": lane, "version": version}
+        self._gauge = _build_gauge(SETTING)
+
+    def tell(self, settings: Mapping[str, float]) -> None:
+        """Tell all settings; Ray forgets a gauge when it has passed it on, so tell often."""
+        for name, value in settings.items():
+            self._gauge.set(float(value), tags={"setting": name, **self._tags})
 
 
 class IngressMetrics:

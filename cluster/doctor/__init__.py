@@ -1,0 +1,1 @@
+"""`textlane doctor`: which known symptom does a service, a training or a bundle show?"""
