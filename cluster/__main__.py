@@ -1,4 +1,4 @@
-"""The commands `textlane serve` and `textlane demo`: parsing and calls only."""
+"""The commands `textlane serve`, `textlane demo` and `textlane doctor`: parsing and calls only."""
 
 import argparse
 import sys
@@ -9,6 +9,7 @@ from rich.console import Console
 
 from cluster import COMMANDS
 from cluster.demo import DemoOptions, run_demo
+from cluster.doctor.command import add_doctor
 from cluster.serve_command import run_serve
 from cluster.serve_config import ServeOptions, default_config
 from pipeline.contract.errors import TextlaneError
@@ -19,8 +20,8 @@ from pipeline.contract.text_output import any_output
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status.
 
-    0 done, 2 the user's mistake, 130 stopped by Ctrl-C, SIGTERM or a closed terminal. A server
-    is done when it is stopped after it was ready.
+    0 done, 1 doctor found a symptom, 2 the user's mistake, 130 stopped by Ctrl-C, SIGTERM or a
+    closed terminal. A server is done when it is stopped after it was ready.
     """
     console = Console(stderr=True, soft_wrap=True)
     options = argparse.Namespace(debug=False)
@@ -28,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with any_output():
             options = _build_parser().parse_args(argv)
-            options.call(options, console)
+            status = options.call(options, console)
     except (TextlaneError, OSError, ImportError) as error:
         if options.debug:
             raise
@@ -37,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         console.print(options.stopped)
         return 130
-    return 0
+    return int(status)
 
 
 def _build_parser() -> argparse.ArgumentParser:
@@ -45,6 +46,7 @@ def _build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_serve(commands)
     _add_demo(commands)
+    add_doctor(commands, summary=COMMANDS["doctor"])
     return parser
 
 
@@ -86,7 +88,7 @@ def _add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     serve.set_defaults(call=_serve, stopped="stopped before it was ready; nothing is left running")
 
 
-def _serve(options: argparse.Namespace, console: Console) -> None:
+def _serve(options: argparse.Namespace, console: Console) -> int:
     run_serve(
         ServeOptions(
             config=options.config or default_config(),
@@ -99,6 +101,7 @@ def _serve(options: argparse.Namespace, console: Console) -> None:
         ),
         console,
     )
+    return 0
 
 
 def _add_demo(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -133,7 +136,7 @@ def _add_demo(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     )
 
 
-def _demo(options: argparse.Namespace, console: Console) -> None:
+def _demo(options: argparse.Namespace, console: Console) -> int:
     del console  # It shows its table on standard output and its stages in its own way.
     run_demo(
         DemoOptions(
@@ -144,6 +147,7 @@ def _demo(options: argparse.Namespace, console: Console) -> None:
             num_requests=options.requests,
         )
     )
+    return 0
 
 
 def _port(text: str) -> int:

@@ -1,0 +1,124 @@
+"""Reads metrics and answers of a running service over HTTP."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from cluster.doctor.samples import Scrape, read_samples
+from pipeline.contract.errors import CommandError
+
+_TIMEOUT_S = 5.0
+_MOST_BYTES = 64 * 1024 * 1024
+_READINGS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Readiness:
+    """What ``/readyz`` said."""
+
+    is_ready: bool
+    answer: str
+
+
+class Scraper:
+    """Reads pages over HTTP, each within 5 s and 64 MiB."""
+
+    def __init__(
+        self,
+        client: httpx.Client,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Take the client and the time."""
+        self._client, self._clock, self._sleep = client, clock, sleep
+
+    def scrape(self, targets: Sequence[str]) -> Scrape:
+        """Return the samples of all targets that answer now.
+
+        Raises:
+            CommandError: none does, or one's page holds no metrics.
+        """
+        pages, problems = {}, []
+        now_s = self._clock()
+        for target in targets:
+            try:
+                pages[target] = self._read(target)
+            except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
+                problems.append(f"{target}: {error or type(error).__name__}")
+        if not pages:
+            raise CommandError(
+                f"no metrics could be read: {'; '.join(problems) or 'there is no target'}",
+                remedy="Start `textlane serve`, or give the metrics URL that it prints with "
+                "--metrics.",
+            )
+        samples = [
+            sample for target, text in pages.items() for sample in read_samples(text, place=target)
+        ]
+        return Scrape(time_s=now_s, samples=tuple(samples))
+
+    def serves_session(self, targets: Sequence[str], session: str) -> bool:
+        """Return whether a target answers with metrics of this session of Ray.
+
+        Rays share some of their ports, so that what answers may be another one.
+        """
+        for target in targets:
+            try:
+                if f'SessionName="{session}"' in self._read(target):
+                    return True
+            except (httpx.HTTPError, httpx.InvalidURL, UnicodeError):
+                continue
+        return False
+
+    def watch(self, targets: Sequence[str], *, seconds: float) -> list[Scrape]:
+        """Return scrapes from now until ``seconds`` later, evenly spread, the last at the end.
+
+        Raises:
+            CommandError: the metrics cannot be read, or no longer.
+        """
+        began_s = self._clock()
+        found = [self.scrape(targets)]
+        for number in range(1, _READINGS + 1):
+            due_s = began_s + seconds * number / _READINGS
+            self._sleep(max(0.0, due_s - self._clock()))
+            found.append(self.scrape(targets))
+        return found
+
+    def readiness(self, base_url: str) -> Readiness:
+        """Return whether the service says that it is ready."""
+        try:
+            answer = self._client.get(f"{base_url}/readyz", timeout=_TIMEOUT_S)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            return Readiness(is_ready=False, answer=str(error) or type(error).__name__)
+        text = f"{answer.status_code}: {answer.text[:200]}"
+        return Readiness(is_ready=answer.status_code == httpx.codes.OK, answer=text)
+
+    def model(self, base_url: str, *, api_key: str | None) -> dict[str, Any] | None:
+        """Return what ``/v1/model`` says; None where it does not, such as for want of a key."""
+        headers = {"X-API-Key": api_key} if api_key else {}
+        try:
+            content = self._client.get(
+                f"{base_url}/v1/model", headers=headers, timeout=_TIMEOUT_S
+            ).json()
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError):
+            return None
+        return content if isinstance(content, dict) and "version" in content else None
+
+    def _read(self, url: str) -> str:
+        """Return a page.
+
+        Raises:
+            httpx.HTTPError: it cannot be had.
+            CommandError: it is too long.
+        """
+        with self._client.stream("GET", url, timeout=_TIMEOUT_S) as answer:
+            answer.raise_for_status()
+            content = bytearray()
+            for part in answer.iter_bytes():
+                content += part
+                if len(content) > _MOST_BYTES:
+                    raise CommandError(f"a page of over {_MOST_BYTES} bytes", place=url)
+        return content.decode("utf-8")
