@@ -17,6 +17,7 @@ from serve_app.request_record import RequestRecord
 LATENCY_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 NO_LANE = "none"
 """Label of requests that no lane was asked for."""
+TOKEN_BUCKETS = (16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0)
 ROW_BUCKETS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 
 
@@ -62,7 +63,15 @@ TRUNCATED_TEXTS = MetricSpec(
     description="Texts whose end was cut off at max_seq_len; compare with textlane_rows.",
     tag_keys=("lane", "version"),
 )
-BATCH_ROWS = MetricSpec(
+BATCH_BATCH_LONGEST = MetricSpec(
+    name="textlane_batch_longest_tokens",
+    kind="histogram",
+    unit="tokens",
+    description="Longest text of one model run, which all its rows are padded to.",
+    tag_keys=("lane", "version"),
+    boundaries=TOKEN_BUCKETS,
+)
+ROWS = MetricSpec(
     name="textlane_batch_rows",
     kind="histogram",
     unit="rows",
@@ -127,7 +136,7 @@ SETTING = MetricSpec(
     tag_keys=("setting", "lane", "version"),
 )
 INGRESS_METRICS = (REQUEST_LATENCY, STAGE_LATENCY, REQUESTS, TRUNCATED_TEXTS)
-BATCH_METRICS = (BATCH_ROWS, ROWS, REAL_TOKENS, PADDED_TOKENS)
+BATCH_METRICS = (BATCH_ROWS, BATCH_LONGEST, ROWS, REAL_TOKENS, PADDED_TOKENS)
 LOAD_METRICS = (QUEUED_TEXTS, QUEUE_AGE, SESSION_SECONDS, GPU_UTILISATION)
 ALL_METRICS = (*INGRESS_METRICS, *BATCH_METRICS, *LOAD_METRICS, SETTING)
 
@@ -187,6 +196,7 @@ class LaneMetrics:
         """Register the metrics with Ray."""
         self._tags = {"lane": lane, "version": version}
         self._batch_rows = _build_histogram(BATCH_ROWS)
+        self._batch_longest = _build_histogram(BATCH_LONGEST)
         self._rows = _build_counter(ROWS)
         self._real_tokens = _build_counter(REAL_TOKENS)
         self._padded_tokens = _build_counter(PADDED_TOKENS)
@@ -199,6 +209,7 @@ class LaneMetrics:
     def observe_group(self, lengths: Sequence[int]) -> None:
         """Count one model run over rows of these lengths."""
         self._batch_rows.observe(float(len(lengths)), tags=dict(self._tags))
+        self._batch_longest.observe(float(max(lengths)), tags=dict(self._tags))
         self._rows.inc(float(len(lengths)), tags=dict(self._tags))
         self._real_tokens.inc(float(sum(lengths)), tags=dict(self._tags))
         self._padded_tokens.inc(float(padded_token_count(lengths)), tags=dict(self._tags))

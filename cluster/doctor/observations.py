@@ -18,6 +18,9 @@ class LaneObservation:
     queue_p99_s: float | None
     session_p50_s: float | None
     session_p99_s: float | None
+    longest_p50_tokens: float | None
+    """Of the longest text of each model run."""
+    longest_p99_tokens: float | None
     runs: int
     rows: int
     real_tokens: int

@@ -84,7 +84,9 @@ def _describe_looked_at(seen: Observations) -> Iterator[str]:
             if lane.rows:
                 busy = "" if lane.busy_share is None else f", busy {_number(lane.busy_share)}"
                 p99 = "" if lane.p99_s is None else f", P99 {_number(lane.p99_s)} s"
-                yield f"  {name} lane: {lane.rows} texts in {lane.runs} runs{busy}{p99}"
+                padding = _number(1.0 - lane.real_tokens / max(lane.padded_tokens, 1))
+                work = f"{lane.rows} texts in {lane.runs} runs, padding {padding}"
+                yield f"  {name} lane: {work}{busy}{p99}"
     if seen.training is not None:
         yield (
             f"training in {seen.training.folder}: {seen.training.steps} steps, "

@@ -18,6 +18,7 @@ SLOW_STARTUP_S = 20.0
 _PREDICT = "/v1/predict"
 _LATENCY, _STAGE = "ray_textlane_request_latency_seconds", "ray_textlane_stage_latency_seconds"
 _REQUESTS, _SETTING = "ray_textlane_requests_total", "ray_textlane_setting"
+_LONGEST = "ray_textlane_batch_longest_tokens"
 _REPLICA = "ray::ServeReplica:"
 
 
@@ -60,6 +61,8 @@ def _observe_lane(window: Window, counted: Window, *, lane: str, is_live: bool) 
         queue_p99_s=counted.quantile(_STAGE, 0.99, stage="queue", lane=lane),
         session_p50_s=counted.quantile(_STAGE, 0.5, stage="session", lane=lane),
         session_p99_s=counted.quantile(_STAGE, 0.99, stage="session", lane=lane),
+        longest_p50_tokens=counted.quantile(_LONGEST, 0.5, lane=lane),
+        longest_p99_tokens=counted.quantile(_LONGEST, 0.99, lane=lane),
         runs=round(counted.increase("ray_textlane_batch_rows_count", lane=lane)),
         rows=round(counted.increase("ray_textlane_rows_total", lane=lane)),
         real_tokens=round(counted.increase("ray_textlane_real_tokens_total", lane=lane)),

@@ -4,8 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
+from bundles import write_tiny_bundle
 
 from serve_app import metrics
+from serve_app.config import ServeSettings, read_ray_serve_settings
+from serve_app.limits import resolve_limits
 from serve_app.load_watch import QueueLoad
 from serve_app.metrics import (
     ALL_METRICS,
@@ -14,8 +17,10 @@ from serve_app.metrics import (
     STAGE_LATENCY,
     IngressMetrics,
     LaneMetrics,
+    SettingMetrics,
 )
 from serve_app.request_record import RequestRecord
+from serve_app.told_settings import ingress_settings, lane_settings
 
 PAGE = Path(metrics.__file__).with_name("METRICS.md")
 
@@ -60,7 +65,7 @@ def test_the_page_names_the_buckets_in_force():
 
     for spec in ALL_METRICS:
         if spec.kind == "histogram":
-            assert ", ".join(f"{edge:g}" for edge in spec.boundaries) in text
+            assert ", ".join(f"{edge:g}" for edge in spec.boundaries) in " ".join(text.split())
 
 
 class Recorder:
@@ -136,6 +141,7 @@ def test_a_lane_tells_of_its_runs_and_of_its_queue(told):
     assert {tuple(tags.items()) for _, _, tags in told} == {(("lane", "short"), ("version", "v1"))}
     assert [(name.removeprefix("textlane_"), value) for name, value, _ in told] == [
         ("batch_rows", 2.0),
+        ("batch_longest_tokens", 5.0),
         ("rows", 2.0),
         ("real_tokens", 8.0),
         ("padded_tokens", 10.0),
@@ -149,3 +155,32 @@ def test_a_lane_tells_of_its_runs_and_of_its_queue(told):
         ("queued_texts", 0.0),
         ("queue_age_seconds", 0.0),
     ]
+
+
+def test_settings_are_told_by_name_and_true_is_one(told):
+    tell = SettingMetrics("none", version="v1").tell
+
+    tell({"haproxy": True, "coalesce_ms": 2.0})
+
+    origin = {"lane": "none", "version": "v1"}
+    assert told == [
+        ("textlane_setting", 1.0, {"setting": "haproxy", **origin}),
+        ("textlane_setting", 2.0, {"setting": "coalesce_ms", **origin}),
+    ]
+
+
+def test_a_lane_tells_what_holds_now_and_an_ingress_how_ray_was_started(tmp_path, monkeypatch):
+    bundle = write_tiny_bundle(tmp_path / "bundle")
+    settings = ServeSettings(bundle=str(bundle.folder), window_batches=8, wait_when_idle=True)
+    limits = resolve_limits(settings, bundle, cpus=2)
+    monkeypatch.setenv("RAY_SERVE_ENABLE_HA_PROXY", "1")
+    monkeypatch.setenv("RAY_SERVE_THROUGHPUT_OPTIMIZED", "0")
+
+    lane = lane_settings(settings, limits)
+    ingress = ingress_settings(settings, limits, read_ray_serve_settings())
+
+    assert (lane["window_batches"], lane["wait_when_idle"]) == (8, True)
+    assert lane["threads_per_replica"] == limits.threads_per_replica == 1
+    assert lane["usable_cpus"] >= 1
+    assert (ingress["haproxy"], ingress["throughput_optimized"]) == (True, False)
+    assert ingress["short_max_tokens"] == limits.short_max_tokens

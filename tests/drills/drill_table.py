@@ -1,0 +1,108 @@
+"""How each symptom of serving is provoked and cured: what is served, and under which load."""
+
+from dataclasses import dataclass, field
+
+SHORT, LONG, MIXED = "1:5-20", "1:280-350", "90:5-20,10:300-400"
+# Less apart than a run costs, so that serving puts them together where it has no choice.
+TWO_LENGTHS = "50:1-1,50:18-20"
+# The load generator's own open loop draws no bursts; these arrive together.
+BURSTS = tuple(4.0 * burst + 0.001 * text for burst in range(3) for text in range(120))
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """One way to serve, and the load on it."""
+
+    options: tuple[str, ...] = ()
+    """Of `textlane serve`."""
+    environ: dict[str, str] = field(default_factory=dict)
+    load: tuple[str, ...] = ("--connections", "32", "--mix", SHORT)
+    """Of `textlane load`; none: no load."""
+    arrivals: tuple[float, ...] = ()
+    """Seconds at which texts are sent instead."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drill:
+    """A symptom on purpose."""
+
+    sick: State
+    cured: State
+    has_tiny_bundle: bool = False
+    """A model that takes no time shows what else does."""
+
+
+def sets(*settings):
+    return tuple(word for setting in settings for word in ("--set", setting))
+
+
+HEALTHY = State()
+DRILLS = {
+    "batch_not_forming": Drill(
+        sick=State(options=sets("max_batch_requests=1")),
+        cured=HEALTHY,
+    ),
+    "padding_waste": Drill(
+        sick=State(
+            options=sets("max_batch_requests=2", "window_batches=1"),
+            load=("--connections", "32", "--mix", TWO_LENGTHS),
+        ),
+        cured=State(load=("--connections", "32", "--mix", TWO_LENGTHS)),
+    ),
+    "too_few_threads": Drill(
+        sick=State(
+            options=sets("threads_per_replica=1"), load=("--connections", "8", "--mix", LONG)
+        ),
+        cured=State(
+            options=sets("threads_per_replica=2"), load=("--connections", "8", "--mix", LONG)
+        ),
+    ),
+    "machine_full": Drill(
+        sick=State(
+            options=sets("threads_per_replica=2"), load=("--connections", "64", "--mix", LONG)
+        ),
+        cured=State(load=("--rate", "4", "--mix", LONG)),
+    ),
+    "front_door": Drill(
+        sick=State(load=("--connections", "64", "--mix", "1:150-200")),
+        cured=State(
+            options=sets("ingress_replicas=2"), load=("--connections", "64", "--mix", "1:150-200")
+        ),
+        has_tiny_bundle=True,
+    ),
+    "queue_refuses": Drill(
+        sick=State(options=sets("max_queued_requests=8")),
+        cured=HEALTHY,
+    ),
+    "long_texts": Drill(
+        sick=State(options=sets("short_max_tokens=510"), load=("--rate", "12", "--mix", MIXED)),
+        cured=State(options=sets("short_max_tokens=64"), load=("--rate", "12", "--mix", MIXED)),
+    ),
+    "burst": Drill(
+        sick=State(arrivals=BURSTS, load=("--mix", SHORT)),
+        cured=State(options=sets("max_queued_requests=16"), arrivals=BURSTS, load=("--mix", SHORT)),
+    ),
+    "cold_replica": Drill(
+        sick=State(
+            options=sets("short_replicas=[1,2]", "scale_up_delay_s=1"),
+            load=("--connections", "200", "--mix", SHORT),
+        ),
+        cured=State(
+            options=sets("short_replicas=2"), load=("--connections", "200", "--mix", SHORT)
+        ),
+    ),
+    "slow_cold_start": Drill(
+        sick=State(
+            options=sets("max_batch_tokens=16384", "max_batch_requests=32", "model=model.onnx"),
+            load=(),
+        ),
+        cured=State(options=sets("model=model.onnx"), load=()),
+    ),
+    "haproxy_off": Drill(sick=State(options=("--no-haproxy",)), cured=HEALTHY),
+    "throughput_off": Drill(
+        sick=State(environ={"RAY_SERVE_THROUGHPUT_OPTIMIZED": "0"}), cured=HEALTHY
+    ),
+    "threads_oversubscribed": Drill(
+        sick=State(options=sets("threads_per_replica=8")), cured=HEALTHY
+    ),
+}
