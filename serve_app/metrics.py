@@ -63,21 +63,21 @@ TRUNCATED_TEXTS = MetricSpec(
     description="Texts whose end was cut off at max_seq_len; compare with textlane_rows.",
     tag_keys=("lane", "version"),
 )
-BATCH_BATCH_LONGEST = MetricSpec(
-    name="textlane_batch_longest_tokens",
-    kind="histogram",
-    unit="tokens",
-    description="Longest text of one model run, which all its rows are padded to.",
-    tag_keys=("lane", "version"),
-    boundaries=TOKEN_BUCKETS,
-)
-ROWS = MetricSpec(
+BATCH_ROWS = MetricSpec(
     name="textlane_batch_rows",
     kind="histogram",
     unit="rows",
     description="Rows of one model run; its count is the number of runs.",
     tag_keys=("lane", "version"),
     boundaries=ROW_BUCKETS,
+)
+BATCH_LONGEST = MetricSpec(
+    name="textlane_batch_longest_tokens",
+    kind="histogram",
+    unit="tokens",
+    description="Longest text of one model run, which all its rows are padded to.",
+    tag_keys=("lane", "version"),
+    boundaries=TOKEN_BUCKETS,
 )
 ROWS = MetricSpec(
     name="textlane_rows",
