@@ -137,7 +137,7 @@ MEMORY = (
         cure_example={"rows": 8},
         why="The gradient stays that of the whole batch; out_of_memory_step_N.txt in the folder "
         "has what the memory held.",
-        drill="pytest tests/unit/cluster/test_doctor_training.py -k out_of_memory",
+        drill="pytest tests/unit/train/test_doctor_training.py -k out_of_memory",
         find=_find_out_of_memory,
     ),
     Symptom(
@@ -152,7 +152,7 @@ MEMORY = (
         "to step (lists of losses that are not .item(), hooks, caches)",
         cure_example={},
         why="It goes on from the last checkpoint, and a new process begins with little memory.",
-        drill="pytest tests/unit/cluster/test_doctor_training.py -k memory_leak",
+        drill="pytest tests/unit/train/test_doctor_training.py -k memory_leak",
         find=_find_memory_leak,
     ),
     Symptom(
@@ -166,7 +166,7 @@ MEMORY = (
         cure="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True textlane train --config JOB",
         cure_example={},
         why="Segments that can grow fit lengths that vary.",
-        drill="pytest tests/unit/cluster/test_doctor_training.py -k fragmentation",
+        drill="pytest tests/unit/train/test_doctor_training.py -k fragmentation",
         find=_find_fragmentation,
     ),
     Symptom(
@@ -180,7 +180,7 @@ MEMORY = (
         cure="textlane run --config JOB --set data.num_buckets=16 --set data.window_batches=128",
         cure_example={},
         why="More buckets and a wider window put rows of like lengths together.",
-        drill="pytest tests/unit/cluster/test_doctor_training.py -k training_padding",
+        drill="pytest tests/unit/train/test_doctor_training.py -k training_padding",
         find=_find_training_padding,
     ),
 )

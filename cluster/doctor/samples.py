@@ -68,7 +68,7 @@ def read_samples(text: str, *, place: str) -> list[Sample]:
     Raises:
         CommandError: it is something else.
     """
-    lines = [line for line in text.splitlines() if line.startswith(WANTED)]
+    lines = [line for line in text.split("\n") if line.startswith(WANTED)]
     try:
         return [_keep(sample) for sample in _parse(lines)]
     except (ValueError, KeyError, IndexError) as error:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from cluster.doctor.samples import Sample, Scrape, read_samples, write_samples
 
-FOLDER = Path(__file__).parents[1] / "assets" / "doctor"
+FOLDER = Path(__file__).parent / "assets" / "doctor"
 _MARK = "# at "
 
 
