@@ -47,7 +47,9 @@ def _add_work(graph, products):
         for at in range(products)
     ]
     nodes += [
-        helper.make_node("ReduceMean", [f"work_{products}"], ["work_mean"], axes=[1, 2], keepdims=0),
+        helper.make_node(
+            "ReduceMean", [f"work_{products}"], ["work_mean"], axes=[1, 2], keepdims=0
+        ),
         helper.make_node("Mul", ["work_mean", "work_none"], ["work_nothing"]),
         helper.make_node("Unsqueeze", ["work_nothing", "last_axis"], ["work_column"]),
         helper.make_node("Add", ["own_logits", "work_column"], ["logits"]),

@@ -56,7 +56,10 @@ def _find_long_texts(seen: Observations) -> Iterator[Signs]:
 def _find_burst(seen: Observations) -> Iterator[Signs]:
     for name, lane, serving in busy_lanes(seen):
         busy, waited_s = lane.busy_share, lane.queue_p99_s
-        if not _jumps(lane) or busy is None or busy > _CALM or waited_s is None:
+        if not _jumps(lane) or busy is None or waited_s is None:
+            continue
+        # On a full machine a session waits for the CPU, which is no time that it has.
+        if max(busy, serving.cpu_share or 0.0) > _CALM:
             continue
         is_of_long_texts = name == "short" and _has_long_texts(lane)
         if waited_s >= _WAIT_SHARE * (lane.p99_s or 0.0) and not is_of_long_texts:
@@ -66,6 +69,7 @@ def _find_burst(seen: Observations) -> Iterator[Signs]:
                 figures={
                     **_figures(lane),
                     "busy share": busy,
+                    "CPU share": serving.cpu_share or 0.0,
                     "most queued texts": lane.most_queued_texts,
                 },
                 cure={"queue": max(16, min(queue, max(lane.most_queued_texts, 64)) // 4)},
@@ -126,9 +130,9 @@ JITTER = (
         name="burst",
         area="P99 that jumps",
         seen="Texts come in bursts and wait, though the lane has time on the whole.",
-        evidence=f"{_LATENCY}, rate(textlane_session_seconds) / replicas",
-        threshold=f"{_GATE}, {_WAIT_SHARE:g} of it or more in the queue, busy share at most "
-        f"{_CALM:g}",
+        evidence=f"{_LATENCY}, rate(textlane_session_seconds) / replicas, node_cpu_utilization",
+        threshold=f"{_GATE}, {_WAIT_SHARE:g} of it or more in the queue, busy share and CPUs at "
+        f"most {_CALM:g}",
         chosen=_GATE_CHOSEN + "over that share it is no burst but too much work.",
         cure="textlane serve --set max_queued_requests={queue} (or, without a restart, "
         "`user_config` of Ingress in the Serve file and `serve deploy`)",

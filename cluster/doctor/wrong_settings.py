@@ -51,7 +51,7 @@ WRONG_SETTINGS = (
         cure="textlane serve --bundle BUNDLE, or look into the logs whose folder it printed",
         cure_example={},
         why="A lane is starting, draining or lost; Ray starts lost replicas again within seconds.",
-        drill="python tests/drills/provoke.py not_ready --bundle BUNDLE",
+        drill="pytest tests/unit/cluster/test_doctor_command.py -k not_ready",
         find=_find_not_ready,
     ),
     Symptom(

@@ -22,8 +22,8 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from bundles import write_tiny_bundle  # noqa: E402 - the path is set above
-from drill_table import DRILLS  # noqa: E402
 from drill_recording import recording_path, write_recording  # noqa: E402
+from drill_table import DRILLS  # noqa: E402
 
 from cluster.doctor.diagnosis import diagnose  # noqa: E402
 from cluster.doctor.discovery import DISCOVERY_NAME, read_targets  # noqa: E402

@@ -94,7 +94,10 @@ def test_memory_leak_and_fragmentation_are_named_until_a_run_without(
 
 def test_training_padding_is_named_over_a_tenth_of_the_last_steps(tmp_path):
     write_history(tmp_path, [record_of(step, padding_share=0.3) for step in range(1, 31)])
-    assert named(tmp_path)["training_padding"].figures == {"padding": pytest.approx(0.3), "steps": 30}
+    assert named(tmp_path)["training_padding"].figures == {
+        "padding": pytest.approx(0.3),
+        "steps": 30,
+    }
 
     write_history(
         tmp_path,
