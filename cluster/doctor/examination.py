@@ -15,6 +15,18 @@ from pipeline.contract.bundle import load_bundle
 from pipeline.contract.errors import CommandError
 
 
+_AS_SENT = (
+    "body_too_large",
+    "empty_text",
+    "invalid_request",
+    "text_too_long",
+    "too_many_texts",
+    "too_many_tokens",
+    "unauthorized",
+)
+"""Outcomes of requests at whose faults no setting helps."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class DoctorOptions:
     """What to look at. Without bundle and checkpoint it is the service of this machine."""
@@ -83,6 +95,9 @@ def _examine_serving(scraper: Scraper, options: DoctorOptions) -> Observations:
     notes = []
     if serving.num_requests == 0:
         notes.append("no prediction was asked for yet, so only settings and start are judged")
+    refused = sum(serving.outcomes.get(name, 0) for name in _AS_SENT)
+    if refused:
+        notes.append(f"{refused} requests could not be answered as sent, which is their senders'")
     if not serving.ingress_settings:
         notes.append("the replicas told no settings; they are told with each health check, 2 s")
     if model is None:

@@ -53,6 +53,8 @@ class NodeObservation:
     cpus: float
     cpu_share: float
     """Mean share of all its CPUs that was busy, by whomever."""
+    most_cpu_share: float
+    """The same of the busiest reading."""
     available_share: float
     """Least share of its memory that could still be had."""
     total_bytes: float
@@ -86,8 +88,13 @@ class ServingObservation:
 
     @property
     def cpu_share(self) -> float | None:
-        """Of the busiest machine."""
+        """Mean of the busiest machine."""
         return max((node.cpu_share for node in self.nodes), default=None)
+
+    @property
+    def most_cpu_share(self) -> float | None:
+        """The most that was read of any machine."""
+        return max((node.most_cpu_share for node in self.nodes), default=None)
 
 
 @dataclass(frozen=True, kw_only=True)

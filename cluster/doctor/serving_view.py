@@ -134,6 +134,7 @@ def _observe_nodes(window: Window) -> list[NodeObservation]:
                 address=address,
                 cpus=count.value,
                 cpu_share=sum(used) / len(used) if used else 0.0,
+                most_cpu_share=max(used, default=0.0),
                 available_share=min(available, default=1.0),
                 total_bytes=total,
                 lane_threads=round(sum(threads)),

@@ -56,11 +56,13 @@ def _find_padding_waste(seen: Observations) -> Iterator[Signs]:
 
 def _find_too_few_threads(seen: Observations) -> Iterator[Signs]:
     for name, lane, serving in busy_lanes(seen):
-        share, threads = serving.cpu_share, lane.settings.get("threads_per_replica")
-        is_busy = lane.busy_share is not None and lane.busy_share >= _BUSY
-        if share is None or not is_busy or share > _IDLE_CPUS or threads is None:
-            continue
+        share, threads = serving.most_cpu_share, lane.settings.get("threads_per_replica")
         usable = lane.settings.get("usable_cpus", 0.0)
+        is_busy = lane.busy_share is not None and lane.busy_share >= _BUSY
+        if share is None or threads is None or not is_busy:
+            continue
+        if share > _IDLE_CPUS or threads >= usable:
+            continue
         yield Signs(
             where=f"{name} lane",
             figures={
@@ -75,7 +77,7 @@ def _find_too_few_threads(seen: Observations) -> Iterator[Signs]:
 
 def _find_machine_full(seen: Observations) -> Iterator[Signs]:
     for name, lane, serving in busy_lanes(seen):
-        share, busy = serving.cpu_share or 0.0, lane.busy_share or 0.0
+        share, busy = serving.most_cpu_share or 0.0, lane.busy_share or 0.0
         if share >= _FULL_CPUS and busy >= _BUSY and lane.oldest_queued_s >= _OLD_S:
             yield Signs(
                 where=f"{name} lane",
@@ -162,7 +164,8 @@ THROUGHPUT = (
         area="Throughput that does not rise",
         seen="A lane's session runs all the time, and CPUs of the machine are idle.",
         evidence="rate(textlane_session_seconds) / replicas, node_cpu_utilization",
-        threshold=f"busy share {_BUSY:g} or more with at most {_IDLE_CPUS:g} of the CPUs in use",
+        threshold=f"busy share {_BUSY:g} or more, at most {_IDLE_CPUS:g} of the CPUs in use at the "
+        "busiest reading, and fewer threads than CPUs",
         chosen="Chosen: one idle CPU of four, or half of one of two.",
         cure="textlane serve --set threads_per_replica={threads} (textlane tune BUNDLE finds the "
         "best number)",

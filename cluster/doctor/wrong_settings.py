@@ -6,11 +6,25 @@ from cluster.doctor.observations import Observations
 from cluster.doctor.symptom import Signs, Symptom
 
 _THREADS_PER_CPU = 2.0
+_LEAST_REQUESTS = 50
+_FAILED = 0.01
+_FAULTS = ("internal_error", "inference_failed", "deadline_exceeded", "not_ready")
+"""Outcomes that are the service's fault; 429 has a symptom of its own."""
 
 
 def _find_not_ready(seen: Observations) -> Iterator[Signs]:
     if seen.is_ready is False:
         yield Signs(where="/readyz", figures={"answer": seen.ready_answer})
+
+
+def _find_requests_fail(seen: Observations) -> Iterator[Signs]:
+    serving = seen.serving
+    if serving is None or serving.num_requests < _LEAST_REQUESTS:
+        return
+    failed = {name: count for name, count in serving.outcomes.items() if name in _FAULTS}
+    if sum(failed.values()) / serving.num_requests > _FAILED:
+        share = sum(failed.values()) / serving.num_requests
+        yield Signs(where="ingress", figures={"failed share": share, **failed})
 
 
 def _find_haproxy_off(seen: Observations) -> Iterator[Signs]:
@@ -43,7 +57,7 @@ def _find_threads_oversubscribed(seen: Observations) -> Iterator[Signs]:
 WRONG_SETTINGS = (
     Symptom(
         name="not_ready",
-        area="Wrong settings",
+        area="Failing requests",
         seen="The service answers that it is not ready, or not at all.",
         evidence="GET /readyz",
         threshold="another answer than 200 within 5 s",
@@ -53,6 +67,21 @@ WRONG_SETTINGS = (
         why="A lane is starting, draining or lost; Ray starts lost replicas again within seconds.",
         drill="pytest tests/unit/cluster/test_doctor_command.py -k not_ready",
         find=_find_not_ready,
+    ),
+    Symptom(
+        name="requests_fail",
+        area="Failing requests",
+        seen="Requests fail by the fault of the service: 500, 503 or 504.",
+        evidence="textlane_requests by outcome: " + ", ".join(_FAULTS),
+        threshold=f"over {_FAILED:g} of {_LEAST_REQUESTS} requests or more",
+        chosen="Chosen: a lost replica fails fewer, since its texts are asked of another one.",
+        cure="grep '\"code\"' in the ingress replica's log, in the folder that textlane serve prints: "
+        "it has the request, and for 500 the traceback",
+        cure_example={},
+        why="inference_failed is the text's or the model's, deadline_exceeded a queue that is too "
+        "long (max_queued_requests), not_ready a lane without replicas.",
+        drill="pytest tests/unit/cluster/test_doctor_symptoms.py -k requests_fail",
+        find=_find_requests_fail,
     ),
     Symptom(
         name="haproxy_off",

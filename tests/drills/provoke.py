@@ -136,7 +136,7 @@ def main():
     names = list(DRILLS) if "all" in options.symptoms else options.symptoms
     failed = []
     with tempfile.TemporaryDirectory() as folder:
-        tiny = write_tiny_bundle(Path(folder) / "bundle").folder
+        tiny = write_tiny_bundle(Path(folder) / "bundle", max_text_chars=20_000).folder
         for name in names:
             bundle = tiny if DRILLS[name].has_tiny_bundle else options.bundle
             if bundle is None:

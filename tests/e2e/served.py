@@ -55,7 +55,7 @@ class Running:
 
 
 @contextmanager
-def serving(bundle, *options):
+def serving(bundle, *options, environ=None):
     scratch = Path(tempfile.mkdtemp(prefix="tl-"))
     log = scratch.with_name(f"{scratch.name}.log")
     ports = ["--port", "0", "--dashboard-port", "0"]
@@ -64,7 +64,7 @@ def serving(bundle, *options):
         process = subprocess.Popen(
             command,
             cwd=ROOT,
-            env=environment(scratch),
+            env={**environment(scratch), **(environ or {})},
             stdout=output,
             stderr=subprocess.STDOUT,
             preexec_fn=heed_interrupts,

@@ -104,6 +104,21 @@ def test_memory_short_is_named_under_a_tenth_of_the_machine_and_not_over_it():
     assert "memory_short" not in findings_of(scrapes)
 
 
+def test_requests_fail_is_named_by_outcome_and_not_for_the_senders_faults():
+    scrapes, name = read_recording(HEALTHY), "ray_textlane_requests_total"
+    labels = {"path": "/v1/predict", "lane": "short"}
+
+    def failing(outcome, count):
+        sample = Sample(name=name, labels={**labels, "outcome": outcome}, value=count)
+        return [*scrapes[:-1], replace(scrapes[-1], samples=(*scrapes[-1].samples, sample))]
+
+    finding = findings_of(failing("inference_failed", 500.0))["requests_fail"]
+
+    assert finding.figures["inference_failed"] == 500
+    assert findings_of(failing("inference_failed", 5.0)) == {}
+    assert findings_of(failing("text_too_long", 500.0)) == {}
+
+
 def test_without_requests_the_whole_life_is_judged_and_no_rate():
     last = read_recording("padding_waste.sick")[-1]
 
