@@ -3,7 +3,13 @@
 import gzip
 from pathlib import Path
 
+from drill_table import DRILLS
+
+from cluster.doctor.diagnosis import diagnose
+from cluster.doctor.observations import Observations
+from cluster.doctor.report import format_findings
 from cluster.doctor.samples import Sample, Scrape, read_samples, write_samples
+from cluster.doctor.serving_view import observe_serving
 
 FOLDER = Path(__file__).parent / "assets" / "doctor"
 _MARK = "# at "
@@ -45,3 +51,19 @@ def _shorten(sample):
     if "WorkerId" in labels:
         labels["WorkerId"] = labels["WorkerId"][:6]
     return Sample(name=sample.name, labels=labels, value=sample.value)
+
+
+def build_transcripts():
+    """Return ``docs/doctor_transcripts.md``: what doctor says of each recording."""
+    parts = [
+        "# What doctor says\n\nOf real services that were recorded by `python "
+        "tests/drills/provoke.py all --bundle BUNDLE --record` on\n2 cores, MiniLM INT8 but for "
+        "front_door; each sick on purpose and then cured. Made by `--transcripts`.\n"
+    ]
+    for name, drill in DRILLS.items():
+        for kind, state in (("sick", drill.sick), ("cured", drill.cured)):
+            seen = Observations(serving=observe_serving(read_recording(f"{name}.{kind}")))
+            text = "\n".join([f"$ {state.command}", format_findings(seen, diagnose(seen))])
+            lines = [f"    {line}".rstrip() for line in text.splitlines()]
+            parts.append("\n".join([f"## {name}, {kind}", "", *lines, ""]))
+    return "\n".join(parts)

@@ -21,6 +21,13 @@ class State:
     arrivals: tuple[float, ...] = ()
     """Seconds at which texts are sent instead."""
 
+    @property
+    def command(self):
+        """What a person would type."""
+        environ = [f"{name}={value}" for name, value in self.environ.items()]
+        load = "bursts of 120 texts" if self.arrivals else " ".join(self.load) or "none"
+        return " ".join([*environ, "textlane serve", *self.options, f"  # load: {load}"])
+
 
 @dataclass(frozen=True, kw_only=True)
 class Drill:
@@ -71,7 +78,7 @@ DRILLS = {
         has_tiny_bundle=True,
     ),
     "queue_refuses": Drill(
-        sick=State(options=sets("max_queued_requests=8")),
+        sick=State(options=sets("max_queued_requests=8", "max_texts_per_request=8")),
         cured=HEALTHY,
     ),
     "long_texts": Drill(
@@ -80,7 +87,11 @@ DRILLS = {
     ),
     "burst": Drill(
         sick=State(arrivals=BURSTS, load=("--mix", SHORT)),
-        cured=State(options=sets("max_queued_requests=16"), arrivals=BURSTS, load=("--mix", SHORT)),
+        cured=State(
+            options=sets("max_queued_requests=16", "max_texts_per_request=16"),
+            arrivals=BURSTS,
+            load=("--mix", SHORT),
+        ),
     ),
     "cold_replica": Drill(
         sick=State(

@@ -14,7 +14,6 @@ from cluster.doctor.training_view import observe_training
 from pipeline.contract.bundle import load_bundle
 from pipeline.contract.errors import CommandError
 
-
 _AS_SENT = (
     "body_too_large",
     "empty_text",

@@ -134,8 +134,7 @@ JITTER = (
         threshold=f"{_GATE}, {_WAIT_SHARE:g} of it or more in the queue, busy share and CPUs at "
         f"most {_CALM:g}",
         chosen=_GATE_CHOSEN + "over that share it is no burst but too much work.",
-        cure="textlane serve --set max_queued_requests={queue} (or, without a restart, "
-        "`user_config` of Ingress in the Serve file and `serve deploy`)",
+        cure="textlane serve --set max_queued_requests={queue} --set max_texts_per_request={queue}",
         cure_example={"queue": 16},
         why="What cannot be answered soon is refused with Retry-After, so that what is answered "
         "is answered soon; more replicas answer all, if there are CPUs for them.",

@@ -167,11 +167,11 @@ THROUGHPUT = (
         threshold=f"busy share {_BUSY:g} or more, at most {_IDLE_CPUS:g} of the CPUs in use at the "
         "busiest reading, and fewer threads than CPUs",
         chosen="Chosen: one idle CPU of four, or half of one of two.",
-        cure="textlane serve --set threads_per_replica={threads} (textlane tune BUNDLE finds the "
-        "best number)",
+        cure="textlane tune BUNDLE, which measures the best number, or by hand textlane serve "
+        "--set threads_per_replica={threads}",
         cure_example={"threads": 2},
-        why="The session cannot use CPUs for which it has no threads; another replica of the lane "
-        "helps as well.",
+        why="The session cannot use CPUs for which it has no threads; where two CPUs share a core "
+        "more threads may gain nothing, which tune tells.",
         drill="python tests/drills/provoke.py too_few_threads --bundle BUNDLE",
         find=_find_too_few_threads,
     ),

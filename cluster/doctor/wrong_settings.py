@@ -75,8 +75,8 @@ WRONG_SETTINGS = (
         evidence="textlane_requests by outcome: " + ", ".join(_FAULTS),
         threshold=f"over {_FAILED:g} of {_LEAST_REQUESTS} requests or more",
         chosen="Chosen: a lost replica fails fewer, since its texts are asked of another one.",
-        cure="grep '\"code\"' in the ingress replica's log, in the folder that textlane serve prints: "
-        "it has the request, and for 500 the traceback",
+        cure="grep -h ERROR LOGS/serve/*Ingress*, LOGS being what textlane serve prints; it has "
+        "the request, and for 500 the traceback",
         cure_example={},
         why="inference_failed is the text's or the model's, deadline_exceeded a queue that is too "
         "long (max_queued_requests), not_ready a lane without replicas.",

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from bundles import write_tiny_bundle  # noqa: E402 - the path is set above
-from drill_recording import recording_path, write_recording  # noqa: E402
+from drill_recording import build_transcripts, recording_path, write_recording  # noqa: E402
 from drill_table import DRILLS  # noqa: E402
 
 from cluster.doctor.diagnosis import diagnose  # noqa: E402
@@ -118,8 +118,7 @@ def run_drill(name, bundle, *, ports, is_recording):
         seen = Observations(serving=observe_serving(scrapes))
         findings = diagnose(seen)
         named[kind] = name in {finding.symptom for finding in findings}
-        options = " ".join([*(f"{k}={v}" for k, v in state.environ.items()), *state.options])
-        print(f"=== {name}, {kind}: textlane serve {options}; load {' '.join(state.load)}")
+        print(f"=== {name}, {kind}: {state.command}")
         print(format_findings(seen, findings), flush=True)
         if is_recording:
             write_recording(recording_path(f"{name}.{kind}"), scrapes)
@@ -132,7 +131,13 @@ def main():
     parser.add_argument("--bundle", type=Path, help="folder of a bundle with 512 tokens")
     parser.add_argument("--record", action="store_true", help="write tests/assets/doctor anew")
     parser.add_argument("--ports", type=int, nargs=2, default=[0, 0], help="to serve on")
+    parser.add_argument(
+        "--transcripts", action="store_true", help="print what doctor says of the recordings"
+    )
     options = parser.parse_args()
+    if options.transcripts:
+        print(build_transcripts(), end="")
+        return 0
     names = list(DRILLS) if "all" in options.symptoms else options.symptoms
     failed = []
     with tempfile.TemporaryDirectory() as folder:

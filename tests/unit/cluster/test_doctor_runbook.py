@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from drill_recording import build_transcripts
 from drill_table import DRILLS
 
 from cluster.__main__ import main
@@ -17,6 +18,14 @@ RUNBOOK = ROOT / "docs" / "runbook.md"
 def test_the_runbook_is_made_from_the_table():
     assert RUNBOOK.read_text(encoding="utf-8") == build_runbook(), (
         "run: textlane doctor --runbook > docs/runbook.md"
+    )
+
+
+def test_the_transcripts_are_what_doctor_says_of_the_recordings():
+    text = (ROOT / "docs" / "doctor_transcripts.md").read_text(encoding="utf-8")
+
+    assert text == build_transcripts(), (
+        "run: python tests/drills/provoke.py all --transcripts > docs/doctor_transcripts.md"
     )
 
 
