@@ -2,11 +2,14 @@
 
 from dataclasses import dataclass, field
 
-SHORT, LONG, MIXED = "1:5-20", "1:280-350", "90:5-20,10:300-400"
+SHORT, LONG, MIXED = "1:5-20", "1:280-350", "93:5-20,7:350-450"
 # Less apart than a run costs, so that serving puts them together where it has no choice.
 TWO_LENGTHS = "50:1-1,50:18-20"
-# The load generator's own open loop draws no bursts; these arrive together.
-BURSTS = tuple(4.0 * burst + 0.001 * text for burst in range(3) for text in range(120))
+# Fifty texts a second, and four times 120 that come together.
+CALM = [0.02 * number for number in range(900)]
+BURSTS = tuple(
+    sorted(CALM + [4.0 * burst + 0.0005 * text for burst in range(4) for text in range(120)])
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +28,7 @@ class State:
     def command(self):
         """What a person would type."""
         environ = [f"{name}={value}" for name, value in self.environ.items()]
-        load = "bursts of 120 texts" if self.arrivals else " ".join(self.load) or "none"
+        load = "50 texts/s and bursts of 120" if self.arrivals else " ".join(self.load) or "none"
         return " ".join([*environ, "textlane serve", *self.options, f"  # load: {load}"])
 
 
@@ -65,10 +68,8 @@ DRILLS = {
         ),
     ),
     "machine_full": Drill(
-        sick=State(
-            options=sets("threads_per_replica=2"), load=("--connections", "64", "--mix", LONG)
-        ),
-        cured=State(load=("--rate", "4", "--mix", LONG)),
+        sick=State(load=("--connections", "128", "--mix", "70:5-20,30:200-400")),
+        cured=State(load=("--rate", "4", "--mix", "70:5-20,30:200-400")),
     ),
     "front_door": Drill(
         sick=State(load=("--connections", "64", "--mix", "1:150-200")),
@@ -82,8 +83,8 @@ DRILLS = {
         cured=HEALTHY,
     ),
     "long_texts": Drill(
-        sick=State(options=sets("short_max_tokens=510"), load=("--rate", "12", "--mix", MIXED)),
-        cured=State(options=sets("short_max_tokens=64"), load=("--rate", "12", "--mix", MIXED)),
+        sick=State(options=sets("short_max_tokens=510"), load=("--rate", "70", "--mix", MIXED)),
+        cured=State(options=sets("short_max_tokens=64"), load=("--rate", "70", "--mix", MIXED)),
     ),
     "burst": Drill(
         sick=State(arrivals=BURSTS, load=("--mix", SHORT)),
