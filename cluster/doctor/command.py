@@ -61,7 +61,12 @@ def add_doctor(
         metavar="S",
         help="looked at so long (default: 20)",
     )
-    doctor.add_argument("--api-key", metavar="KEY", help="for /v1/model, where the service asks")
+    doctor.add_argument(
+        "--api-key",
+        type=_key,
+        metavar="KEY",
+        help="for /v1/model, where the service asks; @FILE reads it from a file",
+    )
     doctor.add_argument("--checkpoint", type=_path, metavar="FOLDER", help="a training's folder")
     doctor.add_argument("--bundle", type=_path, metavar="FOLDER", help="a bundle's folder")
     doctor.add_argument("--json", action="store_true", help="print JSON, with all observations")
@@ -115,6 +120,20 @@ def _path(text: str) -> Path:
     if not text.strip() or "\0" in text:
         raise argparse.ArgumentTypeError(f"must be a path, got {text[:200]!r}")
     return Path(text)
+
+
+def _key(text: str) -> str:
+    if text.startswith("@"):
+        try:
+            text = _path(text[1:]).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeError) as error:
+            raise argparse.ArgumentTypeError(
+                f"the file of the key cannot be read: {error}"
+            ) from None
+    # The key itself is in no message: it is a secret.
+    if not text or not text.isascii() or not text.isprintable() or len(text) > 4096:
+        raise argparse.ArgumentTypeError("must be 1 to 4096 printable ASCII characters")
+    return text
 
 
 def _seconds(text: str) -> float:

@@ -121,8 +121,8 @@ WRONG_SETTINGS = (
         evidence='sum of textlane_setting{setting="threads_per_replica"} on a machine, '
         'textlane_setting{setting="usable_cpus"}',
         threshold=f"over {_THREADS_PER_CPU:g} threads for each CPU that cgroup and affinity leave",
-        chosen="Measured: with 2 for each CPU 422 texts/s, with 1 440 (serve_app/README.md); by the "
-        "drill 475 with 8, 678 with 1.",
+        chosen="Measured: with 2 for each CPU 422 texts/s, with 1 440 (serve_app/README.md); by "
+        "the drill 475 with 8, 678 with 1.",
         cure="textlane serve --set threads_per_replica={threads}",
         cure_example={"threads": 1},
         why="Threads without a CPU take it from those that the others wait for.",

@@ -29,6 +29,8 @@ MODEL = {"version": "tiny-1/model.onnx", "quality": {"accuracy": {"model.onnx": 
 
 class Pages(BaseHTTPRequestHandler):
     def do_GET(self):
+        if "X-API-Key" in self.headers:
+            self.server.keys.append(self.headers["X-API-Key"])
         status, text = self.server.pages.get(self.path, (404, ""))
         body = text if isinstance(text, bytes) else text.encode()
         self.send_response(status)
@@ -44,6 +46,7 @@ class Pages(BaseHTTPRequestHandler):
 def site():
     """A service that is ready, with its metrics; its pages may be replaced."""
     with ThreadingHTTPServer(("127.0.0.1", 0), Pages) as server:
+        server.keys = []
         server.pages = {
             "/metrics": (200, METRICS),
             "/readyz": (200, "{}"),
@@ -81,6 +84,14 @@ def test_not_ready_is_named_with_what_the_service_said_until_it_is(site, answer,
     assert finding["symptom"] == "not_ready"
     assert finding["figures"]["answer"].startswith(str(answer[0]))
     assert doctor(site) == 0
+
+
+def test_the_key_may_be_read_from_a_file_and_is_sent(site, tmp_path):
+    (tmp_path / "key").write_text("a-long-random-key\n")
+
+    assert doctor(site, "--api-key", f"@{tmp_path / 'key'}") == 0
+
+    assert site.keys == ["a-long-random-key"]
 
 
 def test_a_service_without_model_page_or_settings_is_judged_with_notes(site, capsys):
@@ -149,6 +160,12 @@ def test_nothing_that_listens_ends_with_2(capsys):
         ["--metrics", "\0"],
         ["--discovery", ""],
         ["--discovery", "a\0b"],
+        ["--api-key", ""],
+        ["--api-key", "clé-secrète"],
+        ["--api-key", "a\nb"],
+        ["--api-key", "k" * 5000],
+        ["--api-key", "@/no/such/file"],
+        ["--api-key", "@"],
         ["--bundle", " "],
         ["--checkpoint", "\0"],
         ["extra"],
