@@ -43,6 +43,7 @@ class LoadPlan:
     seconds: float
     """Measured time, after the warm-up."""
     timeout_s: float
+    is_impatient: bool
     seed: int
     api_key: str | None
 
@@ -85,6 +86,7 @@ def build_plan(options: argparse.Namespace) -> LoadPlan:
         warm_up_s=warm_up_s,
         seconds=seconds,
         timeout_s=timeout_s,
+        is_impatient=options.impatient,
         seed=seed,
         api_key=_read_key(options.api_key),
     )
@@ -99,6 +101,12 @@ class _Arrivals:
 
 
 def _read_arrivals(options: argparse.Namespace, end_s: float, seed: int) -> _Arrivals:
+    if options.impatient and (options.rate is not None or options.arrivals is not None):
+        raise ConfigError(
+            "goes with a closed loop only; an open one never waits",
+            place="--impatient",
+            remedy="Leave it out, or give --connections in place of the times.",
+        )
     if options.arrivals is None:
         for name in ("column", "speed"):
             if getattr(options, name) is not None:
@@ -119,6 +127,7 @@ def _read_arrivals(options: argparse.Namespace, end_s: float, seed: int) -> _Arr
     most = _MAX_CONNECTIONS
     count = int(_number(given, "--connections", least=1, most=most, is_whole=True))
     text = f"closed loop, {count} connection{'s' if count > 1 else ''}"
+    text += ", impatient" if options.impatient else ""
     return _Arrivals(text=text, connections=count)
 
 
