@@ -19,6 +19,7 @@ from serve_app.request_record import (
     CLIENT_GONE_STATUS,
     RequestObserver,
     RequestRecord,
+    finish_record,
 )
 
 KEYED_PREFIX = "/v1/"
@@ -74,9 +75,7 @@ class RequestFrame:
             if not record.has_left or task is None or task.uncancel() > 0:
                 raise
         finally:
-            record.total_ms = record.elapsed_s() * 1000.0
-            for observer in self._observers:
-                observer.observe_request(record)
+            finish_record(record, self._observers)
 
     async def _answer(
         self, scope: Scope, receive: Receive, send: Send, record: RequestRecord

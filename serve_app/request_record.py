@@ -1,4 +1,4 @@
-"""What is known of one HTTP request: filled on its way, read by metrics and log at its end."""
+"""What is known of one request: filled on its way, read by metrics and log at its end."""
 
 import time
 from collections.abc import Sequence
@@ -70,3 +70,10 @@ class RequestObserver(Protocol):
     def observe_request(self, record: RequestRecord) -> None:
         """Count or write down one request."""
         ...
+
+
+def finish_record(record: RequestRecord, observers: Sequence[RequestObserver]) -> None:
+    """Take the time and hand the record to all who wait for it."""
+    record.total_ms = record.elapsed_s() * 1000.0
+    for observer in observers:
+        observer.observe_request(record)
