@@ -8,10 +8,10 @@ from starlette.exceptions import HTTPException
 
 from pipeline.contract import errors
 from pipeline.contract.errors import RequestError, ServiceError, TextlaneError
+from serve_app.drain_rate import LEAST_WAIT_S
 from serve_app.request_record import RequestRecord
 from serve_app.schemas import ErrorBody, ErrorDetail, ItemError, ItemErrorDetail
 
-RETRY_AFTER_S = 1
 INTERNAL_CODE = "internal_error"
 
 
@@ -90,8 +90,12 @@ def describe_error(error: Exception, record: RequestRecord) -> DescribedError:
     if kind.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         record.failure = error
     detail = ErrorDetail(code=kind.code, message=message, field=field, request_id=record.request_id)
-    helps = kind.status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
-    return DescribedError(kind=kind, detail=detail, retry_after_s=RETRY_AFTER_S if helps else None)
+    retry_after_s = None
+    if kind.status == HTTPStatus.TOO_MANY_REQUESTS:
+        retry_after_s = record.retry_after_s
+    elif kind.status == HTTPStatus.SERVICE_UNAVAILABLE:
+        retry_after_s = LEAST_WAIT_S
+    return DescribedError(kind=kind, detail=detail, retry_after_s=retry_after_s)
 
 
 def answer_error(error: Exception, record: RequestRecord) -> ErrorAnswer:

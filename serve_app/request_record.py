@@ -27,6 +27,8 @@ class RequestRecord:
     status: int = 500
     code: str = OK_CODE
     """``ok`` or the code of the error."""
+    retry_after_s: int = 1
+    """Seconds until the queue that refused it will have room."""
     failure: BaseException | None = None
     """What went wrong inside, for the log; None where the client caused it."""
     has_begun: bool = False

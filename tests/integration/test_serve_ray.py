@@ -178,7 +178,8 @@ def test_text_over_the_admission_limit_is_429_with_retry_after(strict):
 
     shed = [response for response in responses if response.status_code == 429]
     assert shed
-    assert {response.headers["retry-after"] for response in shed} == {"1"}
+    # No text waits longer than request_timeout_s, so no client is told more.
+    assert {response.headers["retry-after"] for response in shed} <= {"1", "2"}
     assert {response.json()["error"]["code"] for response in shed} == {"overloaded"}
 
 
