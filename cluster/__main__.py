@@ -74,6 +74,11 @@ def _add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     serve.add_argument("--port", type=_port, help="its port; 0: a free one (default: the file's)")
     serve.add_argument(
+        "--grpc-port",
+        type=_port,
+        help="answer by gRPC too, at this port; 0: a free one (default: the file's, if any)",
+    )
+    serve.add_argument(
         "--dashboard-port", type=_port, help="Ray's dashboard (default: 8265 or a free one)"
     )
     serve.add_argument(
@@ -94,6 +99,7 @@ def _serve(options: argparse.Namespace, console: Console) -> None:
             sets=tuple(options.sets),
             host=options.host,
             port=options.port,
+            grpc_port=options.grpc_port,
             dashboard_port=options.dashboard_port,
             with_haproxy=options.with_haproxy,
         ),
