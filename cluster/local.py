@@ -93,7 +93,7 @@ def _check_file(config: dict[str, Any]) -> None:
     except ValidationError as error:
         mistake = error.errors(include_url=False)[0]
         raise ConfigError(
-            mistake["msg"],
+            mistake["msg"].removeprefix("Value error, "),
             place=f"the Ray Serve file: {'.'.join(str(part) for part in mistake['loc'])}",
             value=mistake["input"],
             remedy="Correct it there.",

@@ -14,7 +14,7 @@ import yaml
 from bundles import write_tiny_bundle
 from checkout import ROOT, environment
 from clients import Crowd
-from served import serving
+from served import grpc_address, serving
 
 from serve_app.rpc.predict_pb2 import PredictRequest
 from serve_app.rpc.predictor import PREDICT_METHOD, PredictorStub
@@ -42,7 +42,7 @@ def server(bundle):
 
 @pytest.fixture(scope="module")
 def address(server):
-    return re.search(r"^grpc: +(\S+), ", server.said, flags=re.M)[1]
+    return grpc_address(server)
 
 
 @pytest.fixture(scope="module")
