@@ -38,6 +38,7 @@ def main() -> None:
     parser.add_argument("bundle", type=lambda text: Path(text).resolve())
     parser.add_argument("--seconds", type=int, default=8)
     parser.add_argument("--connections", type=int, default=128)
+    parser.add_argument("--peers", nargs="+", default=list(SETTINGS), choices=SETTINGS)
     options = parser.parse_args()
     options.threads, options.envs = 2, Path("outputs/peers")
     print("| setting | texts/s | P50/P99 ms | alone: P50/P99 ms | mean batch | padding | busy |")
@@ -45,7 +46,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="batches-") as scratch:
         folder = Path(scratch)
         write_texts(folder, options.bundle / "tokenizer.json")
-        for name in SETTINGS:
+        for name in options.peers:
             with running(name, folder, options) as (url, _, _):
                 print(measure(name, url, folder, options), flush=True)
 
@@ -54,10 +55,10 @@ def measure(name: str, url: str, folder: Path, options: argparse.Namespace) -> s
     """Return a row of the table."""
     metrics = said_by(folder, r"^metrics: +(\S+)$")
     alone = load(url, (SHORT, "--connections", "1"), folder, seconds=options.seconds)
-    before = settled(metrics)
+    before = settled(metrics, least_rows=rows_of(alone))
     phase = (SHORT, "--connections", str(options.connections))
     many = load(url, phase, folder, seconds=options.seconds)
-    after = settled(metrics, least_rows=before["rows"] + many["num_answered"])
+    after = settled(metrics, least_rows=before["rows"] + rows_of(many))
     delta = {key: after[key] - before[key] for key in after}
     # The warm-up's second is in the counters as well.
     busy = delta["busy_s"] / (many["measured_s"] + 1.0)
@@ -73,24 +74,24 @@ def measure(name: str, url: str, folder: Path, options: argparse.Namespace) -> s
     return f"| {' | '.join(cells)} |"
 
 
+def rows_of(figures: dict[str, object]) -> int:
+    return figures["num_answered"] + figures["num_warm_up"] - figures["num_warm_up_failed"]
+
+
 def times_of(figures: dict[str, object]) -> str:
     times = figures["groups"][0]["latency_ms"]
     return f"{times['p50']:.0f}/{times['p99']:.0f}"
 
 
-def settled(url: str, *, least_rows: float = 0.0) -> dict[str, float]:
-    """Return the short lane's counters once they hold still, and so many rows are in."""
-    deadline, last = time.monotonic() + _LATEST_S, None
-    while True:
-        counters = read_counters(url)
-        if counters == last and counters["rows"] >= least_rows:
-            return counters
-        if time.monotonic() > deadline and counters["rows"] >= least_rows:
-            return counters
-        if time.monotonic() > 2 * _LATEST_S + deadline:
+def settled(url: str, *, least_rows: float) -> dict[str, float]:
+    """Return the short lane's counters once so many rows are in."""
+    deadline = time.monotonic() + _LATEST_S
+    while read_counters(url)["rows"] < least_rows:
+        if time.monotonic() > deadline:
             raise SystemExit(f"the metrics at {url} do not count {least_rows:.0f} rows")
-        last = counters
-        time.sleep(_LATEST_S / 2)
+        time.sleep(1.0)
+    time.sleep(2.0)  # How long the session ran is told each second.
+    return read_counters(url)
 
 
 def read_counters(url: str) -> dict[str, float]:
