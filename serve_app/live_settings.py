@@ -18,6 +18,7 @@ LANE_LIVE = (
     "batch_wait_timeout_ms",
     "wait_when_idle",
     "window_batches",
+    "run_cost_tokens",
 )
 """What a lane takes while it runs."""
 INGRESS_LIVE = ("max_queued_requests", "on_too_long", "coalesce_ms", "log_texts")
