@@ -17,6 +17,7 @@ _PURPOSES = {
     "RAY_SERVE_HAPROXY_STATS_PORT": "HAProxy's statistics, /stats",
     "RAY_SERVE_HAPROXY_METRICS_PORT": "HAProxy's metrics, /metrics",
     "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": "Ray Serve's own proxy, HAProxy's reserve",
+    "RAY_SERVE_FALLBACK_PROXY_GRPC_PORT": "the same for gRPC",
 }
 
 
@@ -69,6 +70,7 @@ def describe_server(server: Server, manifest: BundleManifest) -> list[str]:
     return [
         f"ready: {plan.base_url} serves {plan.bundle}",
         f"try:   {curl_line(plan, manifest)}",
+        *([f"grpc:  {plan.grpc_address}, textlane.v1.Predictor"] if plan.grpc_port else []),
         f"dashboard: http://127.0.0.1:{plan.dashboard_port}"
         + (f" (token: {path})" if (path := server.environ.get("RAY_AUTH_TOKEN_PATH")) else ""),
         f"metrics:   http://127.0.0.1:{server.metrics_port}/metrics",
@@ -124,4 +126,6 @@ def _known_ports(server: Server) -> dict[int, str]:
     if server.metrics_port is not None:
         known[server.metrics_port] = "metrics of this machine, /metrics"
     known[plan.port] = "requests"
+    if plan.grpc_port is not None:
+        known[plan.grpc_port] = "requests by gRPC"
     return known

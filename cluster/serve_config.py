@@ -21,6 +21,10 @@ _ENV_PREFIX = "TEXTLANE_SERVE__"
 _BUNDLE = "bundle"
 _LOOPBACK = "127.0.0.1"
 _HINT = "serve_app/config.yaml is a complete Ray Serve file."
+GRPC_FUNCTION = "serve_app.rpc.predictor.add_predictor"
+"""Import path of what registers the gRPC service, where the file names none."""
+_GRPC_PORT = 9000
+"""Ray's default."""
 _SET_KEY = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*")
 
 
@@ -36,6 +40,8 @@ class ServeOptions:
     """Address to take requests on; None: the file's."""
     port: int | None = None
     """None: the file's; 0: one that is free."""
+    grpc_port: int | None = None
+    """None: the file's, if it has gRPC; 0: one that is free."""
     dashboard_port: int | None = None
     """None: 8265, or one that is free where that is taken."""
     with_haproxy: bool = True
@@ -52,6 +58,8 @@ class ServingPlan:
     """IP address that takes requests."""
     port: int
     dashboard_port: int
+    grpc_port: int | None = None
+    """None where there is no gRPC."""
     with_haproxy: bool
     settings: dict[str, str]
     """Environment variables that carry the settings of the command line."""
@@ -59,8 +67,16 @@ class ServingPlan:
     @property
     def base_url(self) -> str:
         """Where this machine reaches the server."""
-        host = {"0.0.0.0": _LOOPBACK, "::": "::1"}.get(self.host, self.host)
-        return f"http://{join_address(host, self.port)}"
+        return f"http://{join_address(self._near_host, self.port)}"
+
+    @property
+    def grpc_address(self) -> str | None:
+        """Where this machine reaches it by gRPC; None without."""
+        return None if self.grpc_port is None else join_address(self._near_host, self.grpc_port)
+
+    @property
+    def _near_host(self) -> str:
+        return {"0.0.0.0": _LOOPBACK, "::": "::1"}.get(self.host, self.host)
 
 
 def default_config() -> Path:
@@ -94,15 +110,38 @@ def plan_serving(options: ServeOptions, environ: Mapping[str, str]) -> ServingPl
     port = _choose_port(host, int(http["port"]) if options.port is None else options.port)
     # Behind HAProxy Ray's own servers need no other address than this one.
     http.update(host=_LOOPBACK if options.with_haproxy else host, port=port)
+    grpc_port = _plan_grpc(config, host=host, asked_port=options.grpc_port, http_port=port)
     return ServingPlan(
         config=config,
         bundle=bundle,
         host=host,
         port=port,
         dashboard_port=_choose_dashboard_port(options.dashboard_port),
+        grpc_port=grpc_port,
         with_haproxy=options.with_haproxy,
         settings=settings,
     )
+
+
+def _plan_grpc(
+    config: dict[str, Any], *, host: str, asked_port: int | None, http_port: int
+) -> int | None:
+    """Complete ``grpc_options`` and return their port; None where gRPC is not wanted."""
+    options = config["grpc_options"]
+    if asked_port is None and not options.get("grpc_servicer_functions"):
+        return None
+    wanted = int(options.get("port", _GRPC_PORT)) if asked_port is None else asked_port
+    if wanted == http_port:
+        raise ConfigError(
+            "HTTP and gRPC cannot share a port",
+            place="--grpc-port",
+            value=wanted,
+            remedy="Give another one, or 0 for one that is free.",
+        )
+    port = _choose_port(host, wanted, option="--grpc-port")
+    functions = options.get("grpc_servicer_functions") or [GRPC_FUNCTION]
+    options.update(port=port, grpc_servicer_functions=functions)
+    return port
 
 
 def read_serve_file(path: Path) -> dict[str, Any]:
@@ -118,6 +157,7 @@ def read_serve_file(path: Path) -> dict[str, Any]:
         str(config["http_options"]["host"]), int(config["http_options"]["port"])
         str(application["import_path"])
         dict(application.get("args") or {})
+        int((config.get("grpc_options") or {}).get("port", _GRPC_PORT))
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         raise ConfigError(
             f"not a Ray Serve configuration with http_options and one application: {error!r}",
@@ -125,6 +165,7 @@ def read_serve_file(path: Path) -> dict[str, Any]:
             remedy=_HINT,
         ) from None
     application["args"] = dict(application.get("args") or {})
+    config["grpc_options"] = dict(config.get("grpc_options") or {})
     return config
 
 
@@ -186,14 +227,14 @@ def _read_host(text: str) -> str:
     return str(found[0][4][0])
 
 
-def _choose_port(host: str, port: int) -> int:
+def _choose_port(host: str, port: int, *, option: str = "--port") -> int:
     if port == 0:
         return free_port(host, preferred=0)
     if not is_free(host, port):
         raise ConfigError(
             "this address is taken or not of this machine",
             place=join_address(host, port),
-            remedy="Give another one with --port, or --port 0 for one that is free.",
+            remedy=f"Give another one with {option}, or {option} 0 for one that is free.",
         )
     return port
 
@@ -201,4 +242,4 @@ def _choose_port(host: str, port: int) -> int:
 def _choose_dashboard_port(port: int | None) -> int:
     if port is None:
         return free_port(_LOOPBACK, preferred=8265)
-    return _choose_port(_LOOPBACK, port)
+    return _choose_port(_LOOPBACK, port, option="--dashboard-port")

@@ -70,7 +70,12 @@ def serving(
     folder = _make_folder()
     output = log or folder / "serve.log"
     try:
-        place = ServingPlace(folder=folder, with_haproxy=plan.with_haproxy, host=plan.host)
+        place = ServingPlace(
+            folder=folder,
+            with_haproxy=plan.with_haproxy,
+            host=plan.host,
+            grpc_port=plan.grpc_port,
+        )
         inner = {**serving_environ(environ, place), **plan.settings}
         (folder / "serve.yaml").write_text(yaml.safe_dump(plan.config, sort_keys=False))
         command = [sys.executable, "-m", "cluster.local", "--folder", str(folder)]

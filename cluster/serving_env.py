@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.haproxy import find_haproxy, write_haproxy_starter
+from cluster.listening import join_address
+from cluster.loopback import FRONT_DOOR
 
 _LOOPBACK = "127.0.0.1"
 _TOKEN_NAME = "ray_token"
@@ -23,6 +25,9 @@ twice does no harm here. Of 8 requests in the hands of a killed ingress 2 to 4 w
 _CHECK_PERIOD_S = "1"
 """Seconds between Ray's checks of HAProxy; three must fail before it is replaced. Measured on
 2 cores, HAProxy killed under load: answers again after 6 s, with Ray's 10 after 24 s."""
+_MAX_GRPC_BYTES = str(16 * 1024 * 1024)
+"""Bytes of one gRPC message; longer ones are refused unread. Ray's default is 2 GiB. Chosen: four
+times what ``max_body_bytes`` allows by default, so that what is a little over it is told so."""
 # Short names: see the longest folder in serving.py.
 _HAPROXY_FILES = {
     "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": "haproxy.cfg",
@@ -34,6 +39,7 @@ INNER_PORTS = {
     "RAY_SERVE_HAPROXY_STATS_PORT": 8404,
     "RAY_SERVE_HAPROXY_METRICS_PORT": 9101,
     "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": 8500,
+    "RAY_SERVE_FALLBACK_PROXY_GRPC_PORT": 9500,
 }
 """Ray's variables for ports that must be free, and their defaults."""
 
@@ -46,7 +52,9 @@ class ServingPlace:
     """Our temporary folder: Ray's session, sockets and HAProxy's files; nobody else's to read."""
     with_haproxy: bool
     host: str
-    """IP address on which HAProxy takes requests."""
+    """IP address on which requests are taken."""
+    grpc_port: int | None = None
+    """Port that takes them by gRPC, if one does."""
 
 
 def serving_environ(environ: Mapping[str, str], place: ServingPlace) -> dict[str, str]:
@@ -72,6 +80,9 @@ def serving_environ(environ: Mapping[str, str], place: ServingPlace) -> dict[str
     else:
         # Else the throughput settings open a port on every ingress replica that nobody asks.
         result["RAY_SERVE_ENABLE_DIRECT_INGRESS"] = "0"
+        if place.grpc_port is not None:
+            # Ray's proxy always asks for all interfaces; HAProxy is told in its file.
+            result[FRONT_DOOR] = join_address(place.host, place.grpc_port)
     if "RAY_AUTH_MODE" not in environ:
         # Otherwise Ray saves a token in the home folder. A file, as every process of the user
         # and each `ps e` shows an environment.
@@ -88,6 +99,7 @@ def _chosen(environ: Mapping[str, str], place: ServingPlace) -> dict[str, str]:
         "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": _DRAIN_S,
         "RAY_SERVE_HAPROXY_RETRY_ON": _RETRY_ON,
         "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": _CHECK_PERIOD_S,
+        "RAY_SERVE_GRPC_MAX_MESSAGE_SIZE": _MAX_GRPC_BYTES,
     }
     if place.with_haproxy:
         chosen.update(

@@ -9,12 +9,13 @@ from ray import serve
 from ray.serve import Application
 from ray.serve.config import AutoscalingConfig, AutoscalingPolicy
 
+from serve_app import live_settings
 from serve_app.config import ServeSettings, settings_from_arguments
 from serve_app.ingress import Ingress
 from serve_app.lane import Lane
 from serve_app.limits import LaneName
 from serve_app.live_settings import INGRESS_LIVE, LANE_LIVE, live_values
-from serve_app.served import open_served
+from serve_app.served import Served, open_served
 
 # Calls that must get through to a replica beside the counted texts: health checks.
 _SPARE_CALLS = 16
@@ -35,15 +36,10 @@ def build_app(args: dict[str, Any]) -> Application:
         ConfigError: a setting is unknown, of the wrong type or impossible.
         FolderError: (or a subtype) the bundle cannot be served.
     """
-    given = settings_from_arguments(args)
-    served = open_served(given)
+    settings, served = _settle(args)
     if served.tuning_note:
         _logger.warning(served.tuning_note)
     _logger.info(served.origins_line)
-    # Replicas may run in another folder than the one this is called in, and must all take the
-    # same cut between the lanes, whatever machine they are on.
-    folder = str(served.bundle.folder)
-    settings = given.model_copy(update={**served.limits.tuned, "bundle": folder, "tuning": None})
     version = served.version
     deployment = serve.deployment(
         name="Ingress",
@@ -62,6 +58,31 @@ def build_app(args: dict[str, Any]) -> Application:
         short=_bind_lane(settings, name="short", version=version),
         long=_bind_lane(settings, name="long", version=version),
     )
+
+
+def check_deployments(args: dict[str, Any], deployments: object) -> None:
+    """Check what the file says of deployments; ``textlane serve`` calls this before it starts Ray.
+
+    Args:
+        args: the application's arguments.
+        deployments: its ``deployments``.
+
+    Raises:
+        ConfigError: an entry is for no deployment, or a ``user_config`` cannot be.
+    """
+    settings, served = _settle(args)
+    live_settings.check_deployments(settings, served.bundle, deployments)
+
+
+def _settle(args: dict[str, Any]) -> tuple[ServeSettings, Served]:
+    """Return the settings that every replica gets, and what is served with them."""
+    given = settings_from_arguments(args)
+    served = open_served(given)
+    # Replicas may run in another folder than the one this is called in, and must all take the
+    # same cut between the lanes, whatever machine they are on.
+    folder = str(served.bundle.folder)
+    settled = {**served.limits.tuned, "bundle": folder, "tuning": None}
+    return given.model_copy(update=settled), served
 
 
 def _bind_lane(settings: ServeSettings, *, name: LaneName, version: str) -> Application:

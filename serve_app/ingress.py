@@ -1,4 +1,4 @@
-"""The ingress deployment: the HTTP application inside a Ray Serve replica."""
+"""The ingress deployment: HTTP application and gRPC service inside a Ray Serve replica."""
 
 import logging
 from collections.abc import Mapping
@@ -15,6 +15,8 @@ from serve_app.live_settings import INGRESS_LIVE, with_live_values
 from serve_app.metrics import IngressMetrics
 from serve_app.remote_lane import RemoteLane
 from serve_app.request_log import RequestLog
+from serve_app.rpc.door import CallContext, RpcDoor
+from serve_app.rpc.predict_pb2 import PredictResponse
 from serve_app.served import open_served
 from serve_app.service import PredictService
 
@@ -23,7 +25,7 @@ _REPLICA_LOGGER = "ray.serve"
 
 
 class Ingress:
-    """One HTTP application for each replica."""
+    """One HTTP application and one gRPC service, over the same queue, for each replica."""
 
     def __init__(
         self,
@@ -47,10 +49,13 @@ class Ingress:
         }
         self._is_configured = False
         encoder = served.bundle.load_text_encoder()
-        self._api_keys = [key.get_secret_value() for key in settings.api_keys or ()]
+        api_keys = [key.get_secret_value() for key in settings.api_keys or ()]
         self._service = PredictService(
             served, encoder=encoder, lanes=self._remote_lanes, logs_texts=settings.log_texts
         )
+        observers = (IngressMetrics(), RequestLog(logging.getLogger(_REPLICA_LOGGER)))
+        self._http_app = HttpApp(self._service, observers=observers, api_keys=api_keys)
+        self._rpc_door = RpcDoor(self._service, observers=observers, api_keys=api_keys)
 
     async def reconfigure(self, user_config: object) -> None:
         """Take other settings, without restart; see ``INGRESS_LIVE`` and ``Lane.reconfigure``.
@@ -75,8 +80,11 @@ class Ingress:
 
     def __serve_build_asgi_app__(self) -> HttpApp:
         """Return the application; Ray Serve calls this in the replica."""
-        observers = (IngressMetrics(), RequestLog(logging.getLogger(_REPLICA_LOGGER)))
-        return HttpApp(self._service, observers=observers, api_keys=self._api_keys)
+        return self._http_app
+
+    async def Predict(self, request: bytes, grpc_context: CallContext) -> PredictResponse:
+        """Answer one gRPC call; Ray Serve finds this, and the context, by their names."""
+        return await self._rpc_door.predict(request, grpc_context)
 
     def __del__(self) -> None:
         """Write what the log still holds; Ray Serve calls this when it stops the replica."""

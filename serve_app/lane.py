@@ -154,4 +154,5 @@ def _batch_limits(settings: ServeSettings, limits: ServingLimits) -> BatchLimits
         max_batch_tokens=limits.max_batch_tokens,
         max_batch_requests=limits.max_batch_requests,
         window_batches=settings.window_batches,
+        run_cost_tokens=settings.run_cost_tokens,
     )

@@ -8,7 +8,7 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from pipeline.contract.errors import RequestError, ServiceError
 from serve_app.error_answers import ERROR_KINDS, INTERNAL_CODE
-from serve_app.http_frame import (
+from serve_app.request_headers import (
     API_KEY_HEADER,
     DEADLINE_HEADER,
     MAX_REQUEST_ID_CHARS,

@@ -6,13 +6,13 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 import orjson
-from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive, Scope, Send
 
-from pipeline.contract.errors import BodyTooLargeError, InvalidRequestError, TextlaneError
+from pipeline.contract.errors import InvalidRequestError, TextlaneError
 from serve_app.error_answers import describe_item_error
 from serve_app.http_frame import record_of, send_json
+from serve_app.request_fields import build_request, too_large
 from serve_app.request_record import RequestRecord
 from serve_app.schemas import Origin, PredictRequest
 from serve_app.service import Outcome, PredictService
@@ -59,7 +59,7 @@ async def read_body(scope: Scope, receive: Receive, *, max_bytes: int) -> bytes:
     for name, value in scope["headers"]:
         # Servers refuse what is no number; then only the bytes themselves count.
         if name == b"content-length" and value.isdigit() and int(value[:20]) > max_bytes:
-            raise _too_large(max_bytes)
+            raise too_large(max_bytes)
     message = await receive()
     body = message.get("body", b"")
     if message.get("more_body", False):
@@ -73,16 +73,8 @@ async def read_body(scope: Scope, receive: Receive, *, max_bytes: int) -> bytes:
         _leave(record_of(scope))
         await asyncio.sleep(0)  # Here the cancellation arrives.
     if len(body) > max_bytes:
-        raise _too_large(max_bytes)
+        raise too_large(max_bytes)
     return bytes(body)
-
-
-def _too_large(max_bytes: int) -> BodyTooLargeError:
-    return BodyTooLargeError(
-        f"the body is over the limit of {max_bytes} bytes",
-        place="body",
-        remedy="Send fewer or shorter texts at once.",
-    )
 
 
 def parse_request(body: bytes) -> PredictRequest:
@@ -102,14 +94,7 @@ def parse_request(body: bytes) -> PredictRequest:
     for name in fields:
         if name not in PredictRequest.model_fields:
             raise _unknown_field(name)
-    try:
-        return PredictRequest.model_validate(fields)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        problem = first["msg"].removeprefix("Value error, ")
-        raise InvalidRequestError(
-            problem[0].lower() + problem[1:], place=_name_field(first["loc"]), remedy=_EXAMPLE
-        ) from None
+    return build_request(fields, remedy=_EXAMPLE)
 
 
 def _unknown_field(name: str) -> InvalidRequestError:
@@ -117,12 +102,6 @@ def _unknown_field(name: str) -> InvalidRequestError:
     near = difflib.get_close_matches(shown, PredictRequest.model_fields, 1)
     remedy = "".join(f"Did you mean {known}? " for known in near) + _EXAMPLE
     return InvalidRequestError("unknown field", place=shown, remedy=remedy)
-
-
-def _name_field(path: tuple[int | str, ...]) -> str:
-    """Return ``texts[1]`` for ``("texts", 1)``, ``body`` for the whole."""
-    name = str(path[0]) if path else "body"
-    return name + "".join(f"[{part!r}]" for part in path[1:])
 
 
 async def run_while_connected(

@@ -1,4 +1,4 @@
-"""What is known of one HTTP request: filled on its way, read by metrics and log at its end."""
+"""What is known of one request: filled on its way, read by metrics and log at its end."""
 
 import time
 from collections.abc import Sequence
@@ -27,6 +27,8 @@ class RequestRecord:
     status: int = 500
     code: str = OK_CODE
     """``ok`` or the code of the error."""
+    retry_after_s: int = 1
+    """Seconds until the queue that refused it will have room."""
     failure: BaseException | None = None
     """What went wrong inside, for the log; None where the client caused it."""
     has_begun: bool = False
@@ -70,3 +72,10 @@ class RequestObserver(Protocol):
     def observe_request(self, record: RequestRecord) -> None:
         """Count or write down one request."""
         ...
+
+
+def finish_record(record: RequestRecord, observers: Sequence[RequestObserver]) -> None:
+    """Take the time and hand the record to all who wait for it."""
+    record.total_ms = record.elapsed_s() * 1000.0
+    for observer in observers:
+        observer.observe_request(record)

@@ -2,8 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from pipeline.contract.errors import (
@@ -17,6 +16,7 @@ from pipeline.contract.errors import (
     TooManyTextsError,
 )
 from pipeline.contract.tokenization import TextEncoder
+from serve_app.admission import Admission
 from serve_app.answers import NO_DETAIL, AnswerDetail, build_answer
 from serve_app.encoding import (
     TOKEN_TASK,
@@ -77,7 +77,7 @@ class PredictService:
         self._encoder = encoder
         self._lanes = lanes
         self.logs_texts = logs_texts
-        self._num_texts = 0
+        self._admission = Admission(most_wait_s=served.limits.request_timeout_s)
 
     async def predict(self, request: PredictRequest, record: RequestRecord) -> list[Outcome]:
         """Return an answer or error for each text of a request, in order.
@@ -92,14 +92,23 @@ class PredictService:
             DeadlineError: no answer was there in time.
             NotReadyError: the lane cannot answer.
         """
+        try:
+            return await self._predict(request, record)
+        except OverloadedError:
+            record.retry_after_s = self._admission.wait_s
+            raise
+
+    async def _predict(self, request: PredictRequest, record: RequestRecord) -> list[Outcome]:
         self._check_request(request)
         texts = _texts_of(request)
         record.num_texts = len(request.texts) if request.texts is not None else 1
         if self.logs_texts:
             record.texts = [str(text) for text in texts]
-        with self._admitted(record.num_texts):
+        most = self.served.limits.max_queued_requests
+        with self._admission.admitted(record.num_texts, most=most):
             rows = await self._encode_timed(request, texts, record)
             scored = await self._score(rows, record)
+        self._admission.note_answered(sum(isinstance(one, LaneAnswer) for one in scored))
         places = _places_of(request)
         outcomes = [
             self._conclude(row, answer, place=place, request=request, record=record)
@@ -141,20 +150,6 @@ class PredictService:
                     place=name,
                     remedy=f"Leave {name} out.",
                 )
-
-    @contextmanager
-    def _admitted(self, num_texts: int) -> Iterator[None]:
-        most = self.served.limits.max_queued_requests
-        if self._num_texts + num_texts > most:
-            raise OverloadedError(
-                f"{self._num_texts} texts are in hand, {num_texts} more would pass {most}",
-                remedy="Send it again after the seconds in Retry-After.",
-            )
-        self._num_texts += num_texts
-        try:
-            yield
-        finally:
-            self._num_texts -= num_texts
 
     async def _encode_timed(
         self, request: PredictRequest, texts: Sequence[object], record: RequestRecord

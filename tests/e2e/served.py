@@ -81,6 +81,11 @@ def serving(bundle, *options):
         assert left == {}
 
 
+def grpc_address(server):
+    """Return where a server says that it answers by gRPC."""
+    return re.search(r"^grpc: +(\S+), ", server.said, flags=re.M)[1]
+
+
 def addresses_of_this_machine():
     """Return an address other than loopback, if the machine has one."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

@@ -10,6 +10,7 @@ else should run.
 import argparse
 import json
 import os
+import re
 import signal
 import socket
 import statistics
@@ -24,7 +25,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from serving_peers import BIN, PEERS_BY_NAME, bin_folder, environ_of
+from serving_peers import BIN, CONTESTANTS, PEERS_BY_NAME, bin_folder, environ_of
 from serving_texts import MIXED, SHORT, write_texts
 
 READY_S = 120.0
@@ -67,7 +68,7 @@ def main() -> None:
 def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("bundle", type=lambda text: Path(text).resolve())
-    parser.add_argument("--peers", nargs="+", default=list(PEERS_BY_NAME), choices=PEERS_BY_NAME)
+    parser.add_argument("--peers", nargs="+", default=CONTESTANTS, choices=PEERS_BY_NAME)
     parser.add_argument("--phases", nargs="+", default=list(PHASES), choices=PHASES)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=8)
@@ -129,6 +130,17 @@ def running(
         yield url, round(time.monotonic() - began, 2), process.pid
     finally:
         stop(process)
+
+
+def said_by(folder: Path, pattern: str) -> str:
+    """Return what the first group of a pattern matches in a line of the server's log."""
+    deadline = time.monotonic() + READY_S
+    # It may answer before it has said all.
+    while not (found := re.search(pattern, (folder / "server.log").read_text(), flags=re.M)):
+        if time.monotonic() > deadline:
+            sys.exit(f"the server does not say {pattern}")
+        time.sleep(0.1)
+    return found[1]
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
