@@ -46,6 +46,7 @@ ERROR_KINDS: Mapping[type[TextlaneError], ErrorKind] = {
     errors.TooManyTokensError: ErrorKind(status=422, code="too_many_tokens"),
     errors.TooManyTextsError: ErrorKind(status=413, code="too_many_texts"),
     errors.BodyTooLargeError: ErrorKind(status=413, code="body_too_large"),
+    errors.ReleaseConflictError: ErrorKind(status=409, code="release_conflict"),
     errors.ServiceError: ErrorKind(status=500, code="service_error"),
     errors.OverloadedError: ErrorKind(status=429, code="overloaded"),
     errors.DeadlineError: ErrorKind(status=504, code="deadline_exceeded"),
