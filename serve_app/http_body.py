@@ -16,7 +16,13 @@ _MAX_SHOWN_CHARS = 50
 _BodyT = TypeVar("_BodyT", bound=BaseModel)
 
 
-async def read_body(scope: Scope, receive: Receive, *, max_bytes: int) -> bytes:
+async def read_body(
+    scope: Scope,
+    receive: Receive,
+    *,
+    max_bytes: int,
+    remedy: str = "Send fewer or shorter texts at once.",
+) -> bytes:
     """Return the body; one that says it is too long is refused before any of it is read.
 
     Raises:
@@ -26,7 +32,7 @@ async def read_body(scope: Scope, receive: Receive, *, max_bytes: int) -> bytes:
     for name, value in scope["headers"]:
         # Servers refuse what is no number; then only the bytes themselves count.
         if name == b"content-length" and value.isdigit() and int(value[:20]) > max_bytes:
-            raise _too_large(max_bytes)
+            raise _too_large(max_bytes, remedy)
     message = await receive()
     body = message.get("body", b"")
     if message.get("more_body", False):
@@ -40,15 +46,15 @@ async def read_body(scope: Scope, receive: Receive, *, max_bytes: int) -> bytes:
         _leave(record_of(scope))
         await asyncio.sleep(0)  # Here the cancellation arrives.
     if len(body) > max_bytes:
-        raise _too_large(max_bytes)
+        raise _too_large(max_bytes, remedy)
     return bytes(body)
 
 
-def _too_large(max_bytes: int) -> BodyTooLargeError:
+def _too_large(max_bytes: int, remedy: str) -> BodyTooLargeError:
     return BodyTooLargeError(
         f"the body is over the limit of {max_bytes} bytes",
         place="body",
-        remedy="Send fewer or shorter texts at once.",
+        remedy=remedy,
     )
 
 
