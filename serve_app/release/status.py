@@ -212,8 +212,9 @@ class ReleaseStatus(_View):
     now_s: float
     release_id: str | None = None
     stable: VersionView
+    """After a promotion, what was the candidate."""
     candidate: VersionView | None = None
-    """None: no release yet."""
+    """Of this release, also after its end; None: no release yet."""
     weight: float = 0.0
     """Share of the keys that the candidate answers now."""
     started_s: float | None = None
