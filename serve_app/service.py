@@ -115,7 +115,7 @@ class PredictService:
         _raise_if_none_got_through(outcomes)
         if request.texts is not None:
             record.num_failed = sum(isinstance(outcome, TextlaneError) for outcome in outcomes)
-            record.num_let_down = sum(isinstance(outcome, ServiceError) for outcome in outcomes)
+            record.num_let_down = sum(map(_is_let_down, outcomes))
         return Prediction(rows=rows, scored=scored, outcomes=outcomes)
 
     async def check(self) -> None:
@@ -243,3 +243,8 @@ def _raise_if_none_got_through(outcomes: Sequence[Outcome]) -> None:
     first = outcomes[0]
     if isinstance(first, OverloadedError | NotReadyError | DeadlineError) and len(kinds) == 1:
         raise type(first)(first.problem, remedy=first.remedy)
+
+
+def _is_let_down(outcome: Outcome) -> bool:
+    # A queue that is full says nothing about the version behind it.
+    return isinstance(outcome, ServiceError) and not isinstance(outcome, OverloadedError)
