@@ -13,6 +13,7 @@ from serve_app.schemas import ErrorBody, ErrorDetail, ItemError, ItemErrorDetail
 
 RETRY_AFTER_S = 1
 INTERNAL_CODE = "internal_error"
+DOCS_GUIDE = "/docs lists what there is."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +47,7 @@ ERROR_KINDS: Mapping[type[TextlaneError], ErrorKind] = {
     errors.TooManyTokensError: ErrorKind(status=422, code="too_many_tokens"),
     errors.TooManyTextsError: ErrorKind(status=413, code="too_many_texts"),
     errors.BodyTooLargeError: ErrorKind(status=413, code="body_too_large"),
+    errors.ReleaseConflictError: ErrorKind(status=409, code="release_conflict"),
     errors.ServiceError: ErrorKind(status=500, code="service_error"),
     errors.OverloadedError: ErrorKind(status=429, code="overloaded"),
     errors.DeadlineError: ErrorKind(status=504, code="deadline_exceeded"),
@@ -64,16 +66,23 @@ class ErrorAnswer:
     headers: Mapping[str, str]
 
 
-def answer_error(error: Exception, record: RequestRecord) -> ErrorAnswer:
+def answer_error(
+    error: Exception, record: RequestRecord, *, guide: str = DOCS_GUIDE
+) -> ErrorAnswer:
     """Return the answer to an exception and note it in the request's record.
 
     Only what is meant for the client is shown: a type that is neither a RequestError nor a
     ServiceError has neither message nor field.
+
+    Args:
+        error: what was raised.
+        record: of the request.
+        guide: what tells somebody who asked for no path of ours which there are.
     """
     kind, headers = _kind_of(error), {}
     message, field = _UNEXPECTED, None
     if isinstance(error, HTTPException):
-        message, headers = f"{error.detail}. /docs lists what there is.", dict(error.headers or {})
+        message, headers = f"{error.detail}. {guide}", dict(error.headers or {})
     elif isinstance(error, RequestError | ServiceError):
         message, field = str(error), error.place
     if kind.status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):

@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 from serve_app.error_answers import answer_error
 from serve_app.http_frame import ErrorEdge, FrameRules, RequestFrame, record_of, route_path
 from serve_app.openapi import add_predict, documented_errors
+from serve_app.pages import HTML, PAGE_HEADERS
 from serve_app.predict_door import PredictDoor
 from serve_app.request_record import RequestObserver
 from serve_app.schemas import Alive, ModelInfo, ModelLimits, Ready
@@ -22,15 +23,7 @@ from serve_app.service import PredictService
 PREDICT_PATH, MODEL_PATH = "/v1/predict", "/v1/model"
 ALIVE_PATH, READY_PATH, PAGE_PATH = "/healthz", "/readyz", "/"
 KNOWN_PATHS = frozenset({PREDICT_PATH, MODEL_PATH, ALIVE_PATH, READY_PATH, PAGE_PATH})
-_JSON, _HTML = "application/json", "text/html; charset=utf-8"
-_PAGE_HEADERS = {
-    # The page loads nothing and talks to nobody but this server; a browser holds it to that.
-    "Content-Security-Policy": "default-src 'none'; connect-src 'self'; img-src data:; "
-    "style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-}
+_JSON = "application/json"
 
 
 class HttpApp(FastAPI):
@@ -115,7 +108,7 @@ def _add_page(app: FastAPI) -> None:
 
     @app.get(PAGE_PATH, include_in_schema=False)
     async def show_page() -> Response:
-        return Response(page, media_type=_HTML, headers=_PAGE_HEADERS)
+        return Response(page, media_type=HTML, headers=PAGE_HEADERS)
 
 
 async def _handle_error(request: Request, error: Exception) -> Response:

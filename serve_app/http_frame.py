@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pipeline.contract.errors import InvalidRequestError, UnauthorizedError
-from serve_app.error_answers import ErrorAnswer, answer_error
+from serve_app.error_answers import DOCS_GUIDE, ErrorAnswer, answer_error
 from serve_app.request_record import (
     CLIENT_GONE_CODE,
     CLIENT_GONE_STATUS,
@@ -41,6 +41,8 @@ class FrameRules:
     request_timeout_s: float
     api_keys: Sequence[str] = ()
     """Keys of which one must be sent to the paths under ``/v1/``; none: all may ask."""
+    guide: str = DOCS_GUIDE
+    """Ends the answer to a path that is not there."""
 
 
 class RequestFrame:
@@ -104,7 +106,7 @@ class RequestFrame:
         except Exception as error:
             if record.has_begun:
                 raise
-            await send_error(answer_error(error, record), send_on)
+            await send_error(answer_error(error, record, guide=self._rules.guide), send_on)
 
     def _check_key(self, headers: _Headers, path: str) -> None:
         if not self._key_digests or not path.startswith(KEYED_PREFIX):
