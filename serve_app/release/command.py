@@ -1,7 +1,6 @@
 """The `textlane release` command: a release from a terminal."""
 
 import argparse
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,6 @@ from rich.console import Console
 
 from pipeline.contract.errors import ConfigError
 from pipeline.contract.interrupts import heed_stop_signals
-from pipeline.contract.settings import read_yaml_mapping
 from pipeline.contract.text_output import print_text
 from serve_app import COMMANDS
 from serve_app.release.config import (
@@ -20,13 +18,13 @@ from serve_app.release.config import (
     find_desk_key,
     find_desk_url,
 )
+from serve_app.release.plan import load_plan, plan_to_mapping
 
 if TYPE_CHECKING:
     from serve_app.release.desk_client import DeskClient
     from serve_app.release.status import ReleaseHistory, ReleaseStatus
 
 _MAX_PATH_CHARS = 4096
-_PLAN_HINT = "serve_app/release/README.md explains every setting of a plan."
 _DESCRIPTION = """\
 Release a new bundle beside the one that is served: it gets a share of the traffic, is watched,
 and gets more, or loses it by itself. serve_app/release/README.md tells what is checked.
@@ -165,9 +163,4 @@ def _find_bundle(given: str) -> str:
 def _read_plan(file: Path | None) -> Mapping[str, Any] | None:
     if file is None:
         return None
-    plan = read_yaml_mapping(file, hint=_PLAN_HINT)
-    try:
-        json.dumps(plan)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(str(error), place=str(file), remedy=_PLAN_HINT) from None
-    return plan
+    return plan_to_mapping(load_plan(file))

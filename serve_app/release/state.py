@@ -232,9 +232,7 @@ def reconcile_base(state: ReleaseState, base: ServedVersion, *, at: float) -> Re
         is_base = state.stable.version == base.version
         return replace(state, stable=base) if is_base else state
     if base.version == state.stable.version:
-        return replace(
-            state, base=base.version, stable=base, table_number=state.table_number + 1
-        )
+        return replace(state, base=base.version, stable=base, table_number=state.table_number + 1)
     if state.release is not None:
         reason = f"the service was started with {base.version}"
         state = end_release(state, Outcome.SUPERSEDED, at=at, reason=reason)

@@ -134,13 +134,12 @@ def _checks(checks: Sequence[CheckView], *, title: str) -> Table:
     table = _table(title, "check", "verdict", "found", "samples", "test", last_wide=True)
     for check in checks:
         counts = " / ".join(f"{count:,}" for count in check.samples.values())
-        test = check.test + (f", p {check.p_value:.2g}" if check.p_value is not None else "")
         table.add_row(
             Text(check_title(check)),
             Text(check.verdict, style=_VERDICT_STYLES[check.verdict]),
             Text(check_figures(check)),
             Text(counts),
-            Text(printable(test), style="dim"),
+            Text(printable(check.test), style="dim"),
         )
     return table
 
@@ -169,9 +168,9 @@ def _disagreements(rows: Sequence[DisagreementRow]) -> Table:
         "where the two versions disagree",
         *("texts", "compared", "other label", "shifted score", "no answer"),
     )
-    classes = [row for row in rows if row.by == "class"]
+    classes = [row for row in rows if row.by == "label"]
     worst = sorted(classes, key=lambda row: -row.num_flips)[:_MAX_CLASSES]
-    for row in [*(row for row in rows if row.by != "class"), *worst]:
+    for row in [*(row for row in rows if row.by != "label"), *worst]:
         name = "all" if row.by == "all" else f"{row.by} {printable(row.group)}"
         counts = (row.num_flips, row.num_shifts, row.num_failed)
         shares = (
