@@ -19,6 +19,7 @@ from serve_app.predict_door import PredictDoor
 from serve_app.request_record import RequestObserver
 from serve_app.schemas import Alive, ModelInfo, ModelLimits, Ready
 from serve_app.service import PredictService
+from serve_app.versions import Versions
 
 PREDICT_PATH, MODEL_PATH = "/v1/predict", "/v1/model"
 ALIVE_PATH, READY_PATH, PAGE_PATH = "/healthz", "/readyz", "/"
@@ -31,7 +32,7 @@ class HttpApp(FastAPI):
 
     def __init__(
         self,
-        service: PredictService,
+        versions: Versions,
         *,
         observers: Sequence[RequestObserver],
         api_keys: Sequence[str] = (),
@@ -39,11 +40,11 @@ class HttpApp(FastAPI):
         """Build the routes.
 
         Args:
-            service: what answers.
+            versions: of which one answers.
             observers: receive every request at its end.
             api_keys: one of them must be sent to ``/v1/…``; none: all may ask.
         """
-        served = service.served
+        served = versions.stable.served
         super().__init__(
             title="textlane",
             version=served.version,
@@ -51,17 +52,18 @@ class HttpApp(FastAPI):
             exception_handlers={HTTPException: _handle_error},
         )
         rules = FrameRules(
-            version=served.version,
+            version=versions.stable_version,
             known_paths=KNOWN_PATHS,
             request_timeout_s=served.limits.request_timeout_s,
             api_keys=api_keys,
         )
         self._has_keys = bool(api_keys)
-        self._predict = PredictDoor(service)
+        self._versions = versions
+        self._predict = PredictDoor(versions)
         self._frame = RequestFrame(self._route, rules=rules, observers=observers)
         self.add_middleware(ErrorEdge)
-        _add_health(self, service)
-        _add_model(self, service, has_keys=self._has_keys)
+        _add_health(self, versions)
+        _add_model(self, versions, has_keys=self._has_keys)
         _add_page(self)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -76,12 +78,12 @@ class HttpApp(FastAPI):
 
     def openapi(self) -> dict[str, Any]:
         """Return the document of all routes, predictions among them."""
-        return add_predict(super().openapi(), path=PREDICT_PATH, has_keys=self._has_keys)
+        document = add_predict(super().openapi(), path=PREDICT_PATH, has_keys=self._has_keys)
+        document["info"]["version"] = self._versions.stable_version()
+        return document
 
 
-def _add_health(app: FastAPI, service: PredictService) -> None:
-    version = service.served.version
-
+def _add_health(app: FastAPI, versions: Versions) -> None:
     @app.get(ALIVE_PATH, response_model=Alive)
     async def healthz() -> Response:
         """Say that this process can answer; a process that cannot is to be started again."""
@@ -90,17 +92,17 @@ def _add_health(app: FastAPI, service: PredictService) -> None:
     @app.get(READY_PATH, response_model=Ready, responses=documented_errors(503))
     async def readyz() -> Response:
         """Say whether both lanes are warm and serve this version; else send no traffic here."""
-        await service.check()
-        return _respond(Ready(version=version))
+        await versions.check()
+        return _respond(Ready(version=versions.stable_version()))
 
 
-def _add_model(app: FastAPI, service: PredictService, *, has_keys: bool) -> None:
+def _add_model(app: FastAPI, versions: Versions, *, has_keys: bool) -> None:
     keyed = (401,) if has_keys else ()
 
     @app.get(MODEL_PATH, response_model=ModelInfo, responses=documented_errors(*keyed))
     async def model() -> Response:
         """Describe the served bundle."""
-        return _respond(_describe(service))
+        return _respond(_describe(versions.stable))
 
 
 def _add_page(app: FastAPI) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import hmac
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -21,6 +21,7 @@ from serve_app.request_record import (
 REQUEST_ID_HEADER = "X-Request-ID"
 DEADLINE_HEADER = "X-Deadline-Ms"
 API_KEY_HEADER = "X-API-Key"
+RELEASE_KEY_HEADER = "X-Release-Key"
 MAX_REQUEST_ID_CHARS = 128
 KEYED_PREFIX = "/v1/"
 OTHER_PATH = "other"
@@ -34,7 +35,8 @@ _Headers = dict[bytes, bytes]
 class FrameRules:
     """What holds for every request."""
 
-    version: str
+    version: Callable[[], str]
+    """Tells the stable version, which changes with a promotion."""
     known_paths: frozenset[str]
     """Paths that get figures of their own; all others share one, or a scanner could fill the
     metrics' memory."""
@@ -66,7 +68,7 @@ class RequestFrame:
         record = RequestRecord(
             path=path if path in self._rules.known_paths else OTHER_PATH,
             method=scope["method"],
-            version=self._rules.version,
+            version=self._rules.version(),
             timeout_s=self._rules.request_timeout_s,
         )
         scope[_RECORD] = record
@@ -102,6 +104,7 @@ class RequestFrame:
             record.request_id = _read_request_id(given, record)
             self._check_key(headers, route_path(scope))
             record.timeout_s = min(record.timeout_s, _read_deadline_s(headers, record))
+            record.release_key = _read_release_key(headers.get(b"x-release-key"))
             await self._app(scope, receive, send_on)
         except Exception as error:
             if record.has_begun:
@@ -187,6 +190,19 @@ def _read_request_id(given: bytes | None, record: RequestRecord) -> str:
             f"must be 1 to {MAX_REQUEST_ID_CHARS} printable ASCII characters",
             place=REQUEST_ID_HEADER,
             remedy="Send a shorter, plain one, or none: then one is made.",
+        )
+    return text
+
+
+def _read_release_key(given: bytes | None) -> str | None:
+    if given is None:
+        return None
+    text = given.decode("latin-1")
+    if not is_request_id(text):
+        raise InvalidRequestError(
+            f"must be 1 to {MAX_REQUEST_ID_CHARS} printable ASCII characters",
+            place=RELEASE_KEY_HEADER,
+            remedy="Send a stable name of your client, such as a hash of its user's id, or none.",
         )
     return text
 

@@ -100,9 +100,12 @@ class Lane:
         """Return what became of each row, in order; cancelling this drops them.
 
         Calls are collected for ``batch_wait_timeout_ms`` only while a full batch waits already:
-        then collecting costs no time. A lone request never waits for company.
+        then collecting costs no time. A lone request never waits for company. Shadows come in
+        calls of their own, which are not collected with users': those would wait for them.
         """
         self._watch.wake()
+        if rows and rows[0].is_shadow:
+            return await self._batcher.score(rows)
         if not self._waits_when_idle and self._batcher.batches_waiting < 1.0:
             return await self._batcher.score(rows)
         answers: list[LaneAnswer] = await self._collect(rows)

@@ -13,7 +13,8 @@ from serve_app.http_body import parse_body, read_body
 from serve_app.http_frame import record_of, send_json
 from serve_app.request_record import RequestRecord
 from serve_app.schemas import Origin, PredictRequest
-from serve_app.service import Outcome, PredictService
+from serve_app.service import Outcome
+from serve_app.versions import Versions
 
 _EXAMPLE = 'Send {"text": "..."} or {"texts": ["...", "..."]}; /docs has the schema.'
 _METHOD = "POST"
@@ -23,10 +24,10 @@ _AnswerT = TypeVar("_AnswerT")
 class PredictDoor:
     """The ASGI application of one path."""
 
-    def __init__(self, service: PredictService) -> None:
-        """Take the service that answers."""
-        self._service = service
-        self._max_body_bytes = service.served.limits.max_body_bytes
+    def __init__(self, versions: Versions) -> None:
+        """Take the versions of which one answers."""
+        self._versions = versions
+        self._max_body_bytes = versions.stable.served.limits.max_body_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request.
@@ -40,10 +41,17 @@ class PredictDoor:
         record = record_of(scope)
         body = await read_body(scope, receive, max_bytes=self._max_body_bytes)
         request = parse_body(body, PredictRequest, example=_EXAMPLE)
-        work = self._service.predict(request, record)
-        outcomes = await run_while_connected(work, receive, record)
+        service, split = self._versions.stable, self._versions.split
+        if split is not None:
+            service = split.choose(record)
+        record.version = service.version
+        work = service.predict(request, record)
+        prediction = await run_while_connected(work, receive, record)
         origin = Origin(request_id=record.request_id, version=record.version).to_json()
-        await send_json(_join(origin, outcomes, is_list=request.texts is not None), send)
+        is_list = request.texts is not None
+        await send_json(_join(origin, prediction.outcomes, is_list=is_list), send)
+        if split is not None:
+            split.after_answer(request, record, prediction)
 
 
 async def run_while_connected(

@@ -89,7 +89,7 @@ class AdminApp:
             **{f"{STATUS_PATH}/{action}": ("POST", self._act) for action in ACTIONS[1:]},
         }
         rules = FrameRules(
-            version="",
+            version=lambda: "",  # An admin request is of no version.
             known_paths=frozenset({PAGE_PATH, *self._routes}),
             request_timeout_s=_TIMEOUT_S,
             api_keys=api_keys,
