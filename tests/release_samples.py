@@ -11,6 +11,7 @@ from serve_app.release.status import (
     Disagreement,
     DisagreementRow,
     DriftView,
+    EventView,
     PastRelease,
     ReleaseHistory,
     ReleaseStatus,
@@ -62,6 +63,7 @@ def under_way(**changes):
         "disagreements": disagreements(),
         "sample": sample(),
         "drift": drift(),
+        "events": events(),
     }
     return ReleaseStatus(**{**values, **changes})
 
@@ -72,7 +74,7 @@ def rolled_back():
     others = [one for one in checks() if (one.name, one.lane) != ("latency", "long")]
     rollback = RollbackView(
         candidate=CANDIDATE,
-        stable=STABLE,
+        stable=STABLE.version,
         decided_by="check",
         reason=failed.reason,
         at_s=NOW_S - 300,
@@ -114,7 +116,7 @@ def hostile():
         tracks=[],
         disagreements=[
             DisagreementRow(
-                by="class",
+                by="label",
                 group=HOSTILE,
                 num_compared=10,
                 num_flips=1,
@@ -163,7 +165,7 @@ def check(name, lane, verdict, **values):
         values=values,
         thresholds=thresholds,
         test="bootstrap of the ratio of P99" if "ratio" in values else "two proportions, one side",
-        p_value=0.41,
+        alpha=0.0025,
         interval=(0.93, 1.08) if "ratio" in values else (-0.0004, 0.0006),
         samples={"stable": 74_132, "candidate": 24_733},
         from_s=NOW_S - 11 * HOUR_S,
@@ -221,9 +223,9 @@ def disagreements():
         row("length", "17–64", 8_892, 30, 110),
         row("length", "65–256", 2_900, 11, 41),
         row("length", "257–512", 600, 7, 20, 1),
-        row("class", "negative", 9_111, 41, 120, 1),
-        row("class", "positive", 9_301, 16, 91),
-        row("class", "neutral", 0, 0, 0),
+        row("label", "negative", 9_111, 41, 120, 1),
+        row("label", "positive", 9_301, 16, 91),
+        row("label", "neutral", 0, 0, 0),
     ]
 
 
@@ -263,6 +265,14 @@ def drift():
     ]
 
 
+def events():
+    return [
+        EventView(at_s=NOW_S - 35 * HOUR_S, kind="started", weight=0.0, reason="lanes start"),
+        EventView(at_s=NOW_S - 34.9 * HOUR_S, kind="deployed", weight=0.05, reason="lanes ready"),
+        EventView(at_s=NOW_S - 10.9 * HOUR_S, kind="step", weight=0.25, reason="all checks pass"),
+    ]
+
+
 def history():
     """Return two finished releases."""
     past = rolled_back()
@@ -271,7 +281,7 @@ def history():
             PastRelease(
                 release_id="r-20261128-1001",
                 state="rolled_back",
-                stable=STABLE,
+                stable=STABLE.version,
                 candidate=CANDIDATE,
                 started_s=NOW_S - 90 * HOUR_S,
                 ended_s=NOW_S - 89 * HOUR_S,
@@ -281,7 +291,7 @@ def history():
             PastRelease(
                 release_id="r-20261120-0800",
                 state="promoted",
-                stable=CANDIDATE,
+                stable=CANDIDATE.version,
                 candidate=STABLE,
                 started_s=NOW_S - 290 * HOUR_S,
                 ended_s=NOW_S - 194 * HOUR_S,

@@ -88,8 +88,12 @@ class CheckView(_View):
     """What it was held against, by the same names where it is about one of them."""
     test: str = ""
     """The statistical test, in words."""
-    p_value: float | None = None
     interval: tuple[float, float] | None = None
+    """Of the first value; wholly beyond its threshold it fails."""
+    alpha: float | None = None
+    """Chance that the truth is ever outside the interval in this step."""
+    is_required: bool = True
+    """Whether a step waits for it to pass; whatever is required or not, a failure rolls back."""
     samples: dict[str, int] = Field(default_factory=dict)
     """Such as ``stable`` and ``candidate``."""
     from_s: float
@@ -117,9 +121,9 @@ class CheckTrack(_View):
 
 
 class DisagreementRow(_View):
-    """Compared answers of one lane, length or class."""
+    """Compared answers of one lane, class of length or label."""
 
-    by: Literal["all", "lane", "length", "class"]
+    by: Literal["all", "lane", "length", "label"]
     group: str
     """Such as ``short``, ``17–32`` tokens, or the stable version's label."""
     num_compared: int
@@ -179,7 +183,8 @@ class RollbackView(_View):
     """Why a candidate lost its traffic."""
 
     candidate: VersionView
-    stable: VersionView
+    stable: str
+    """Version that was stable while it ran."""
     decided_by: Literal["check", "hard_limit", "person"]
     reason: str
     at_s: float
@@ -191,17 +196,30 @@ class RollbackView(_View):
     disagreements: list[Disagreement]
 
 
+class EventView(_View):
+    """Something that happened to a release."""
+
+    at_s: float
+    kind: str
+    """``started``, ``deployed``, ``step``, ``paused``, ``resumed``, or how it ended."""
+    weight: float
+    """Share of the keys from then on."""
+    reason: str
+
+
 class PastRelease(_View):
     """One finished release."""
 
     release_id: str
     state: StateName
     """The last one: promoted, rolled_back, aborted or superseded."""
-    stable: VersionView
+    stable: str
+    """Version that was stable while it ran."""
     candidate: VersionView
     started_s: float
     ended_s: float
     reason: str
+    events: list[EventView] = Field(default_factory=list)
     rollback: RollbackView | None = None
 
 
@@ -233,6 +251,8 @@ class ReleaseStatus(_View):
     sample: list[Disagreement] = Field(default_factory=list)
     """At most ``MAX_SHOWN_SAMPLES`` of them."""
     drift: list[DriftView] = Field(default_factory=list)
+    events: list[EventView] = Field(default_factory=list)
+    """Oldest first."""
     rollback: RollbackView | None = None
     """Of this release, if it was rolled back or aborted."""
 
