@@ -157,7 +157,6 @@ class TableFollower:
             try:
                 candidate = await self._load(table.candidate)
             except TextlaneError as error:
-                self._log.note_unreachable(table.candidate.version)
                 self._say(f"no request goes to {table.candidate.version}: {error}")
         self._take(table, stable=stable, candidate=candidate)
 

@@ -88,10 +88,6 @@ class TrafficLog:
         """Count texts that were to be compared and could not be."""
         self._num_dropped += num_texts
 
-    def note_unreachable(self, version: str) -> None:
-        """Count a try to reach the lanes of a version that failed."""
-        self._crashes[version] += 1
-
     def add_feedback(self, feedback: Feedback) -> None:
         """Keep what a user said."""
         if self.is_open and len(self._feedback) < MAX_FEEDBACK:

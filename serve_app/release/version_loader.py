@@ -13,6 +13,7 @@ from ray.serve.handle import DeploymentHandle
 from pipeline.contract.errors import NotReadyError
 from serve_app.admission import Admission
 from serve_app.config import ServeSettings
+from serve_app.lane_deployment import LANE_DEPLOYMENTS
 from serve_app.limits import LaneName, ServingLimits, resolve_limits
 from serve_app.live_settings import INGRESS_LIVE, with_live_values
 from serve_app.release.live_split import LoadedVersion
@@ -25,7 +26,6 @@ from serve_app.service import PredictService
 _ANSWER_S = 30.0
 """Seconds that a lane may take to say what it was built with."""
 LaneHandles = Mapping[LaneName, DeploymentHandle[Any]]
-_DEPLOYMENTS: Mapping[LaneName, str] = {"short": "ShortLane", "long": "LongLane"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +142,7 @@ async def _find_lanes(app_name: str) -> LaneHandles:
         # It asks the controller and waits, which would hold up every request.
         return {
             lane: await asyncio.to_thread(find, deployment)
-            for lane, deployment in _DEPLOYMENTS.items()
+            for lane, deployment in LANE_DEPLOYMENTS.items()
         }
     except (RayError, RayServeException, KeyError) as error:
         raise NotReadyError("its application does not run", value=app_name) from error
