@@ -1,5 +1,6 @@
 """The plan of a release: its steps, and what rolls the candidate back."""
 
+import itertools
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -129,7 +130,7 @@ class ReleasePlan(Settings):
     @model_validator(mode="after")
     def _refuse_impossible_steps(self) -> "ReleasePlan":
         weights = [step.weight for step in self.steps]
-        for lower, higher in zip(weights, weights[1:], strict=False):
+        for lower, higher in itertools.pairwise(weights):
             if lower >= higher:
                 raise ValueError(f"steps: weight {higher:g} must be over {lower:g} before it.")
         if weights[0] > FAIREST_WEIGHT:
