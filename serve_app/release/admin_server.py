@@ -26,13 +26,7 @@ class AdminServer:
             ConfigError: other machines could reach it and no key is asked for, or the port
                 cannot be opened.
         """
-        if not is_loopback(host) and not has_keys:
-            raise ConfigError(
-                "other machines could start and promote releases",
-                place="admin_host",
-                value=host,
-                remedy="Set admin_keys, or admin_host to 127.0.0.1.",
-            )
+        check_admin_host(host, has_keys=has_keys)
         self._socket = _listen(host, port)
         self.port: int = self._socket.getsockname()[1]
         # No lifespan, no websocket; access is logged by the application's own observers.
@@ -56,6 +50,21 @@ class AdminServer:
         if self._task is not None:
             await self._task
         self._socket.close()
+
+
+def check_admin_host(host: str, *, has_keys: bool) -> None:
+    """Check that only this machine reaches a port that asks for no key.
+
+    Raises:
+        ConfigError: other machines could.
+    """
+    if not is_loopback(host) and not has_keys:
+        raise ConfigError(
+            "other machines could start and promote releases",
+            place="admin_host",
+            value=host,
+            remedy="Set admin_keys, or admin_host to 127.0.0.1.",
+        )
 
 
 def _listen(host: str, port: int) -> socket.socket:
