@@ -1,5 +1,6 @@
 """The desk's state, records and findings as people are shown them; pure."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -116,26 +117,30 @@ def show_history(records: Sequence[ReleaseRecord]) -> ReleaseHistory:
 def show_check(result: CheckResult) -> CheckView:
     """Return what one check found."""
     name, lane = split_name(result.name)
-    has_interval = result.low is not None and result.high is not None
+    sources = {"stable": _finite(result.stable), "candidate": _finite(result.candidate)}
+    given = {key: value for key, value in sources.items() if value is not None}
+    has_interval = result.low is not None or result.high is not None
     return CheckView(
         name=name,
         lane=lane,
         verdict=as_verdict(result),
         reason=result.reason,
-        values={
-            result.measure: result.estimate,
-            "stable": result.stable,
-            "candidate": result.candidate,
-        },
-        thresholds={result.measure: result.threshold},
+        measure=result.measure,
+        values={"measured": _finite(result.estimate), **given},
+        thresholds={"measured": result.threshold},
         test=result.test,
-        interval=(result.low or 0.0, result.high or 0.0) if has_interval else None,
+        interval=(_finite(result.low), _finite(result.high)) if has_interval else None,
         alpha=result.alpha or None,
         is_required=result.is_required,
         samples={"stable": result.num_stable, "candidate": result.num_candidate},
         from_s=result.window_start,
         until_s=result.window_end,
     )
+
+
+def _finite(value: float | None) -> float | None:
+    # An interval may be open; JSON has no infinity.
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _past(record: ReleaseRecord) -> PastRelease:

@@ -32,7 +32,7 @@ def test_state_weight_checks_and_disagreements_are_shown(tmp_path):
 def test_a_rollback_is_shown_with_check_limit_and_ids(tmp_path):
     shown = render(AdminApp(samples.FakeDesk(samples.rolled_back())), "/release", tmp_path)
 
-    for words in ("rolled back by a check", "ratio 1.2", samples.sample()[0].request_id):
+    for words in ("rolled back by a check", "measured 1.1", samples.sample()[0].request_id):
         assert words in shown
     assert "<button" not in shown.partition('id="overview"')[2].partition("<script>")[0]
 

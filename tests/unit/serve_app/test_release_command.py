@@ -87,9 +87,9 @@ def test_status_shows_weight_step_checks_and_disagreements(capsys):
         "25 %",
         samples.CANDIDATE.version,
         "step 2 of 4 at 25 %, at least 13 h 20 min more of 1 d 0 h; waits for accuracy",
-        "latency · long",
+        "p99 · long",
         "inconclusive",
-        "ratio 1.02 (limit 1.2)",
+        "measured 1.02 (limit 1.1)",
         "length 257–512",
         "drift: confidence",
     ):
@@ -102,7 +102,7 @@ def test_a_rollback_is_told_with_its_reason_and_ids(capsys):
 
     text = capsys.readouterr().out
     assert "rolled back by a check" in text
-    assert "ratio 1.245" in text.replace("\n", " ")
+    assert "1.245 against a limit of 1.1" in text.replace("\n", " ")
     assert samples.sample()[0].request_id in text
 
 

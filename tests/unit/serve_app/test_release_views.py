@@ -17,7 +17,7 @@ from serve_app.release.state import (
     promote_release,
     start_release,
 )
-from serve_app.release.status import MAX_SHOWN_POINTS
+from serve_app.release.status import MAX_SHOWN_POINTS, CheckView
 
 STABLE = ServedVersion(version="v1", bundle="/m/v1", app_name=None)
 CANDIDATE = ServedVersion(version="v2", bundle="/m/v2", app_name="textlane-v2")
@@ -169,8 +169,15 @@ def test_the_newest_release_comes_first_in_the_history():
 def test_a_check_without_figures_is_shown_without():
     view = show_check(result(estimate=None, verdict=Verdict.INCONCLUSIVE))
 
-    assert view.values == {"difference": None, "stable": None, "candidate": None}
-    assert (view.interval, view.alpha, view.thresholds) == (None, None, {"difference": 0.005})
+    assert (view.values, view.measure) == ({"measured": None}, "difference")
+    assert (view.interval, view.alpha, view.thresholds) == (None, None, {"measured": 0.005})
+
+
+def test_an_open_interval_survives_json():
+    view = show_check(result(low=-0.5, high=float("inf"), estimate=float("nan")))
+
+    again = CheckView.model_validate_json(view.to_json())
+    assert (again.interval, again.values) == ((-0.5, None), {"measured": None})
 
 
 @pytest.mark.parametrize(
