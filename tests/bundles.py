@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+from profiles import profile_values
 from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
@@ -28,6 +29,7 @@ from pipeline.contract.bundle import (
     Limits,
     write_bundle,
 )
+from pipeline.contract.profile import TrainingProfile
 from pipeline.contract.tokenization import TextEncoder, TextSettings
 
 SEQUENCE, TOKEN = "sequence_classification", "token_classification"
@@ -124,6 +126,8 @@ def write_tiny_bundle(
         if with_int8:
             onnx.save(model, folder / INT8_NAME)
 
+    percentiles = tuple(min(max_seq_len, 3 + step // 8) for step in range(101))
+
     def describe(files: dict[str, str]) -> BundleManifest:
         return BundleManifest(
             schema_version=BUNDLE_SCHEMA_VERSION,
@@ -137,7 +141,8 @@ def write_tiny_bundle(
                 for name in files
                 if name.endswith(".onnx")
             },
-            seq_len_percentiles=tuple(min(max_seq_len, 3 + step // 8) for step in range(101)),
+            seq_len_percentiles=percentiles,
+            profile=TrainingProfile(**profile_values(percentiles, LABELS[task])),
             opset=14,
             pad_token_id=encoder.pad_token_id,
             max_seq_len=max_seq_len,

@@ -9,7 +9,7 @@ from pydantic import Field
 from pipeline.contract.settings import Settings
 
 NUM_CONFIDENCE_CLASSES = 10
-NO_LABEL = "(no label)"
+NO_LABEL = "(none)"
 """Counted for a multi-label text that got none."""
 _LENGTH_CLASSES = 10
 

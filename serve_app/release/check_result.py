@@ -56,7 +56,7 @@ class HardLimit:
     """A limit that was passed, which needs no test."""
 
     name: str
-    """``error_burst``, ``crash_loop`` or ``failed_to_start``."""
+    """``error_burst`` or ``crash_loop``."""
     reason: str
     """What happened, with the numbers, for people."""
     value: float

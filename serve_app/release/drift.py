@@ -79,7 +79,10 @@ def find_drift(live: LiveProfile, stored: TrainingProfile) -> tuple[DriftFinding
     labels = sorted({*live.label_counts, *stored.label_counts})
     rows = {
         "length": (live.length_counts, stored.length_counts),
-        "unknown_tokens": ((live.num_unknown_tokens, known), (stored.num_unknown_tokens, stored_known)),
+        "unknown_tokens": (
+            (live.num_unknown_tokens, known),
+            (stored.num_unknown_tokens, stored_known),
+        ),
         "confidence": (live.confidence_counts, stored.confidence_counts),
         "labels": (
             [live.label_counts.get(label, 0) for label in labels],

@@ -24,6 +24,7 @@ Role = Literal["stable", "candidate"]
 ROLES: tuple[Role, ...] = ("stable", "candidate")
 _MOST_REPORTERS = 1_000
 _MOST_MOMENTS = 100_000
+_MOST_FED_BACK = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +81,7 @@ class Evidence:
     """A uniform sample."""
     num_disagreements: int = 0
     feedback: dict[Role, FeedbackTally] = field(default_factory=dict)
-    fed_back: list[str] = field(default_factory=list)
+    fed_back: dict[str, bool] = field(default_factory=dict)
     """Requests whose label has come, so that none counts twice; the last 10,000."""
     profiles: dict[str, ProfileTally] = field(default_factory=dict)
     baselines: list[Baseline] = field(default_factory=list)
@@ -104,6 +105,16 @@ class Evidence:
         self.feedback = {role: FeedbackTally() for role in ROLES}
         self.pairs, self.comparisons, self.num_dropped = {}, {}, 0
         self.disagreements, self.num_disagreements = [], 0
+
+    def follow(self, release: Release) -> None:
+        """Begin the release's step anew if it is another than this evidence's."""
+        if release.step >= 0 and release.step != self.step:
+            self.begin_step(
+                step=release.step,
+                weight=release.weight,
+                table_number=release.step_table_number,
+                at=release.step_started_at,
+            )
 
     def add(self, report: IngressReport, *, at: float) -> bool:
         """Count a report.
@@ -188,10 +199,12 @@ class Evidence:
             candidate_errors=errors["candidate"],
             unreachable=report.crashed_versions.get(self.candidate, 0),
         )
-        # Those of a minute in steps: looking at each report each time would be quadratic.
-        if self.moments and self.moments[0].at < at - 2 * self.look_back_s:
-            self.moments = [one for one in self.moments if one.at >= at - self.look_back_s]
-        self.moments = [*self.moments[-_MOST_MOMENTS:], moment]
+        self.moments.append(moment)
+        # Not at each report, which would be quadratic in their number.
+        is_old = self.moments[0].at < at - 2 * self.look_back_s
+        if is_old or len(self.moments) > _MOST_MOMENTS:
+            kept = self.moments[-_MOST_MOMENTS // 2 :]
+            self.moments = [one for one in kept if one.at >= at - self.look_back_s]
 
     def _add_cells(self, report: IngressReport) -> None:
         times: dict[str, dict[Role, list[float]]] = {}
@@ -232,7 +245,9 @@ class Evidence:
         role = self._role_of(feedback.version)
         if role is None or feedback.request_id in self.fed_back:
             return
-        self.fed_back = [*self.fed_back[-9_999:], feedback.request_id]
+        if len(self.fed_back) >= _MOST_FED_BACK:
+            del self.fed_back[next(iter(self.fed_back))]
+        self.fed_back[feedback.request_id] = feedback.is_right
         self.feedback[role].num_labels += 1
         self.feedback[role].num_wrong += not feedback.is_right
 
@@ -266,13 +281,7 @@ def evidence_of(
         settle_s=plan.settle_s,
         look_back_s=max(plan.hard_limits.burst_window_s, plan.hard_limits.crash_window_s),
     )
-    if release.step >= 0:
-        evidence.begin_step(
-            step=release.step,
-            weight=release.weight,
-            table_number=release.step_table_number,
-            at=release.step_started_at,
-        )
+    evidence.follow(release)
     return evidence
 
 

@@ -17,9 +17,11 @@ class Outcome(StrEnum):
     PROMOTED = "promoted"
     """The candidate is the stable version now."""
     ROLLED_BACK = "rolled_back"
-    """A check or hard limit took the candidate's traffic away, or its lanes never ran."""
+    """A check or hard limit took the candidate's traffic away."""
     ABORTED = "aborted"
     """A person did."""
+    FAILED_TO_START = "failed_to_start"
+    """The candidate's lanes never ran; it had no traffic."""
     SUPERSEDED = "superseded"
     """The service was started with another bundle."""
 
