@@ -1,7 +1,7 @@
 """`POST /v1/feedback`: what a user says the right label is, judged against the answer they got."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
@@ -112,7 +112,7 @@ def judge_feedback(request: FeedbackRequest, desk: FeedbackDesk) -> Feedback:
     return Feedback(version=request.version, is_right=is_right, request_id=request.request_id)
 
 
-def _labels(given: object, version: AnsweringVersion, *, place: str) -> list[str | None]:
+def _labels(given: object, version: AnsweringVersion, *, place: str) -> list[Any]:
     takes_list = version.task in (_TOKEN_TASK, _MULTI_LABEL_TASK)
     if isinstance(given, list) != takes_list:
         what = "a list of labels, as the model gives several" if takes_list else "one label"

@@ -9,11 +9,12 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from serve_app.error_answers import answer_error
+from serve_app.feedback_door import FeedbackDesk, FeedbackDoor
 from serve_app.http_frame import ErrorEdge, FrameRules, RequestFrame, record_of, route_path
-from serve_app.openapi import add_predict, documented_errors
+from serve_app.openapi import add_feedback, add_predict, documented_errors
 from serve_app.pages import HTML, PAGE_HEADERS
 from serve_app.predict_door import PredictDoor
 from serve_app.request_record import RequestObserver
@@ -21,9 +22,11 @@ from serve_app.schemas import Alive, ModelInfo, ModelLimits, Ready
 from serve_app.service import PredictService
 from serve_app.versions import Versions
 
-PREDICT_PATH, MODEL_PATH = "/v1/predict", "/v1/model"
+PREDICT_PATH, MODEL_PATH, FEEDBACK_PATH = "/v1/predict", "/v1/model", "/v1/feedback"
 ALIVE_PATH, READY_PATH, PAGE_PATH = "/healthz", "/readyz", "/"
-KNOWN_PATHS = frozenset({PREDICT_PATH, MODEL_PATH, ALIVE_PATH, READY_PATH, PAGE_PATH})
+KNOWN_PATHS = frozenset(
+    {PREDICT_PATH, MODEL_PATH, FEEDBACK_PATH, ALIVE_PATH, READY_PATH, PAGE_PATH}
+)
 _JSON = "application/json"
 
 
@@ -36,6 +39,7 @@ class HttpApp(FastAPI):
         *,
         observers: Sequence[RequestObserver],
         api_keys: Sequence[str] = (),
+        feedback: FeedbackDesk | None = None,
     ) -> None:
         """Build the routes.
 
@@ -43,6 +47,7 @@ class HttpApp(FastAPI):
             versions: of which one answers.
             observers: receive every request at its end.
             api_keys: one of them must be sent to ``/v1/…``; none: all may ask.
+            feedback: counts what users say the right label is; None: there is no such route.
         """
         served = versions.stable.served
         super().__init__(
@@ -59,7 +64,10 @@ class HttpApp(FastAPI):
         )
         self._has_keys = bool(api_keys)
         self._versions = versions
-        self._predict = PredictDoor(versions)
+        self._doors: dict[str, ASGIApp] = {PREDICT_PATH: PredictDoor(versions)}
+        if feedback is not None:
+            most = served.limits.max_body_bytes
+            self._doors[FEEDBACK_PATH] = FeedbackDoor(feedback, max_body_bytes=most)
         self._frame = RequestFrame(self._route, rules=rules, observers=observers)
         self.add_middleware(ErrorEdge)
         _add_health(self, versions)
@@ -71,14 +79,15 @@ class HttpApp(FastAPI):
         await self._frame(scope, receive, send)
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and route_path(scope) == PREDICT_PATH:
-            await self._predict(scope, receive, send)
-        else:
-            await super().__call__(scope, receive, send)
+        door = self._doors.get(route_path(scope)) if scope["type"] == "http" else None
+        await (door or super().__call__)(scope, receive, send)
 
     def openapi(self) -> dict[str, Any]:
-        """Return the document of all routes, predictions among them."""
-        document = add_predict(super().openapi(), path=PREDICT_PATH, has_keys=self._has_keys)
+        """Return the document of all routes, those that FastAPI does not see among them."""
+        document = super().openapi()
+        if FEEDBACK_PATH in self._doors:
+            add_feedback(document, path=FEEDBACK_PATH)
+        document = add_predict(document, path=PREDICT_PATH, has_keys=self._has_keys)
         document["info"]["version"] = self._versions.stable_version()
         return document
 

@@ -16,6 +16,8 @@ from serve_app.http_frame import (
 )
 from serve_app.schemas import (
     ErrorBody,
+    FeedbackAnswer,
+    FeedbackRequest,
     MultiLabelResponse,
     PredictRequest,
     SequenceResponse,
@@ -33,6 +35,7 @@ _ANSWERS: tuple[type[BaseModel], ...] = (
 )
 _UNAUTHORIZED = 401
 _PREDICT_STATUSES = (400, 413, 422, 429, 500, 503, 504)
+_FEEDBACK_STATUSES = (400, 413)
 _RETRIED = (429, 503)
 
 
@@ -80,6 +83,37 @@ def add_predict(document: dict[str, Any], *, path: str, has_keys: bool) -> dict[
                 for operation in operations.values():
                     operation["security"] = [{"header": []}, {"bearer": []}]
     return document
+
+
+def add_feedback(document: dict[str, Any], *, path: str) -> None:
+    """Put the operation that takes feedback into an OpenAPI document; once is enough."""
+    if path in document["paths"]:
+        return
+    asked: list[tuple[type[BaseModel], JsonSchemaMode]] = [
+        (FeedbackRequest, "validation"),
+        (FeedbackAnswer, "serialization"),
+    ]
+    _, made = models_json_schema(asked, ref_template=_REFERENCE)
+    document.setdefault("components", {}).setdefault("schemas", {}).update(made["$defs"])
+    document["paths"][path] = {
+        "post": {
+            "summary": "Feedback",
+            "description": "Say what the right label of an answered text was; while a release is "
+            "under way, the accuracy of its two versions is compared.",
+            "operationId": "feedback",
+            "requestBody": {
+                "required": True,
+                "content": {_JSON: {"schema": _refer(FeedbackRequest)}},
+            },
+            "responses": {
+                "200": {
+                    "description": "Counted.",
+                    "content": {_JSON: {"schema": _refer(FeedbackAnswer)}},
+                },
+                **{str(status): _describe_error(status) for status in _FEEDBACK_STATUSES},
+            },
+        }
+    }
 
 
 def _describe_predict(*, has_keys: bool) -> dict[str, Any]:

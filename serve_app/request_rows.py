@@ -59,9 +59,7 @@ def encode_request(
     if request.words is not None:
         return [encode_words(request.words, encoder=encoder, task=task, limits=limits)]
     texts = request.texts if request.texts is not None else [request.text]
-    return encode_texts(
-        texts, encoder=encoder, task=task, limits=limits, places=places_of(request)
-    )
+    return encode_texts(texts, encoder=encoder, task=task, limits=limits, places=places_of(request))
 
 
 def texts_of(request: PredictRequest) -> Sequence[object]:

@@ -102,9 +102,7 @@ class PredictService:
         record.num_texts = len(request.texts) if request.texts is not None else 1
         if self.logs_texts:
             record.texts = [str(text) for text in texts]
-        with self._admission.admit(
-            record.num_texts, most=self.served.limits.max_queued_requests
-        ):
+        with self._admission.admit(record.num_texts, most=self.served.limits.max_queued_requests):
             rows = await self._encode_timed(request, texts, record)
             scored = await self._score(rows, record)
         places = places_of(request)

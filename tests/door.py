@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import httpx
-from fakes import FakeLane, FakeObserver
+from fakes import FakeFeedbackDesk, FakeLane, FakeObserver
 
 from serve_app.config import ServeSettings
 from serve_app.http_app import HttpApp
@@ -30,7 +30,13 @@ class Door:
         )
         self.observer = FakeObserver()
         self.versions = Versions(self.service)
-        self.app = HttpApp(self.versions, observers=[self.observer, *observers], api_keys=api_keys)
+        self.feedback = FakeFeedbackDesk({self.version: served.bundle.manifest})
+        self.app = HttpApp(
+            self.versions,
+            observers=[self.observer, *observers],
+            api_keys=api_keys,
+            feedback=self.feedback,
+        )
 
     @property
     def record(self):

@@ -44,9 +44,7 @@ def compare_answers(
         is_candidate: whether the user's is the candidate's.
         text: as it came, where texts may be kept.
     """
-    of_stable, of_candidate = (
-        (pair.other, pair.own) if is_candidate else (pair.own, pair.other)
-    )
+    of_stable, of_candidate = (pair.other, pair.own) if is_candidate else (pair.own, pair.other)
     if of_stable is None:
         return None
     told_stable = _tell(of_stable, stable)

@@ -1,5 +1,6 @@
 """What each check said over a release, in bounded memory, for pictures."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -39,7 +40,9 @@ class CheckTracks:
             points = track.points
             is_due = not points or at_s - points[-1].at_s >= track.every_s
             if is_due or points[-1].verdict != verdict:
-                points.append(CheckPoint(at_s=at_s, verdict=verdict, value=result.estimate))
+                points.append(
+                    CheckPoint(at_s=at_s, verdict=verdict, value=_drawable(result.estimate))
+                )
             if len(points) > MAX_SHOWN_POINTS:
                 # The newest one stays, so that the picture ends at the present.
                 track.points = points[-1::-2][::-1]
@@ -72,3 +75,7 @@ def as_verdict(result: CheckResult) -> Verdict:
         "inconclusive": "inconclusive",
     }
     return verdicts[str(result.verdict)]
+
+
+def _drawable(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

@@ -32,7 +32,7 @@ and gets more, or loses it by itself. serve_app/release/README.md tells what is 
 _EPILOG = f"""\
 examples:
   textlane release start outputs/reviews_v2/bundle
-  textlane release start /models/v2/bundle --plan job_configs/release_plan.yaml
+  textlane release start /models/v2/bundle --plan serve_app/release/plan.yaml
   textlane release status --watch
   textlane release abort                       # all traffic back to the stable version, now
   textlane release history

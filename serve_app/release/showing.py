@@ -1,7 +1,9 @@
 """The desk's state, records and findings as people are shown them; pure."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from serve_app.release.check_result import CheckResult, HardLimit
 from serve_app.release.check_tracks import as_verdict, split_name
@@ -63,25 +65,14 @@ class LiveFigures:
 
 def show_state(state: ReleaseState, live: LiveFigures, *, now_s: float) -> ReleaseStatus:
     """Return the status of the release that is under way, or of the last one."""
-    common = {
+    last, release = state.last, state.release
+    seen: dict[str, Any] = {
         "now_s": now_s,
         "stable": _version(state.stable),
         "num_ingresses": live.num_ingresses,
     }
-    last, release = state.last, state.release
-    if release is None and last is None:
-        return ReleaseStatus(state="none", **common)
-    findings = live.findings if release or last is None else last.findings
-    common |= {
-        "traffic": list(live.traffic),
-        "shadow": live.shadow,
-        "tracks": list(live.tracks),
-        "drift": list(live.drift),
-        "checks": _checks(findings, at_s=now_s if release or last is None else last.ended_at),
-        "disagreements": [_group(group) for group in findings.groups if group.kind in _GROUPS],
-        "sample": _sample(findings),
-    }
     if release is not None:
+        seen |= _seen(live, live.findings, at_s=now_s)
         return ReleaseStatus(
             state=_PHASES[release.phase],
             release_id=release.release_id,
@@ -89,11 +80,13 @@ def show_state(state: ReleaseState, live: LiveFigures, *, now_s: float) -> Relea
             weight=release.weight,
             started_s=release.started_at,
             reason=release.events[-1].reason if release.events else "",
-            step=_step(release, findings, now_s=now_s),
+            step=_step(release, live.findings, now_s=now_s),
             events=_events(release.events),
-            **common,
+            **seen,
         )
-    assert last is not None
+    if last is None:
+        return ReleaseStatus(state="none", **seen)
+    seen |= _seen(live, last.findings, at_s=last.ended_at)
     return ReleaseStatus(
         state=_OUTCOMES[last.outcome],
         release_id=last.release_id,
@@ -104,8 +97,20 @@ def show_state(state: ReleaseState, live: LiveFigures, *, now_s: float) -> Relea
         reason=last.reason,
         events=_events(last.events),
         rollback=_rollback(last),
-        **common,
+        **seen,
     )
+
+
+def _seen(live: LiveFigures, findings: Findings, *, at_s: float) -> dict[str, Any]:
+    return {
+        "traffic": list(live.traffic),
+        "shadow": live.shadow,
+        "tracks": list(live.tracks),
+        "drift": list(live.drift),
+        "checks": _checks(findings, at_s=at_s),
+        "disagreements": [_group(group) for group in findings.groups if group.kind in _GROUPS],
+        "sample": _sample(findings),
+    }
 
 
 def show_history(records: Sequence[ReleaseRecord]) -> ReleaseHistory:
@@ -116,26 +121,30 @@ def show_history(records: Sequence[ReleaseRecord]) -> ReleaseHistory:
 def show_check(result: CheckResult) -> CheckView:
     """Return what one check found."""
     name, lane = split_name(result.name)
-    has_interval = result.low is not None and result.high is not None
+    sources = {"stable": _finite(result.stable), "candidate": _finite(result.candidate)}
+    given = {key: value for key, value in sources.items() if value is not None}
+    has_interval = result.low is not None or result.high is not None
     return CheckView(
         name=name,
         lane=lane,
         verdict=as_verdict(result),
         reason=result.reason,
-        values={
-            result.measure: result.estimate,
-            "stable": result.stable,
-            "candidate": result.candidate,
-        },
-        thresholds={result.measure: result.threshold},
+        measure=result.measure,
+        values={"measured": _finite(result.estimate), **given},
+        thresholds={"measured": result.threshold},
         test=result.test,
-        interval=(result.low or 0.0, result.high or 0.0) if has_interval else None,
+        interval=(_finite(result.low), _finite(result.high)) if has_interval else None,
         alpha=result.alpha or None,
         is_required=result.is_required,
         samples={"stable": result.num_stable, "candidate": result.num_candidate},
         from_s=result.window_start,
         until_s=result.window_end,
     )
+
+
+def _finite(value: float | None) -> float | None:
+    # An interval may be open; JSON has no infinity.
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _past(record: ReleaseRecord) -> PastRelease:

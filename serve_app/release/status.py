@@ -83,13 +83,15 @@ class CheckView(_View):
     reason: str
     """One sentence with the numbers, for people."""
     values: dict[str, float | None] = Field(default_factory=dict)
-    """What was measured, such as ``stable``, ``candidate``, ``ratio``; the first is drawn."""
+    """``measured``, and what it comes from: ``stable``, ``candidate``; the first is drawn."""
+    measure: str = ""
+    """What ``measured`` is, in words."""
     thresholds: dict[str, float] = Field(default_factory=dict)
     """What it was held against, by the same names where it is about one of them."""
     test: str = ""
     """The statistical test, in words."""
-    interval: tuple[float, float] | None = None
-    """Of the first value; wholly beyond its threshold it fails."""
+    interval: tuple[float | None, float | None] | None = None
+    """Of the first value; wholly beyond its threshold it fails. None: that end is open."""
     alpha: float | None = None
     """Chance that the truth is ever outside the interval in this step."""
     is_required: bool = True

@@ -63,7 +63,8 @@ def _watch_live(
                 status = desk.status()
             except TextlaneError as error:
                 note = Text(f"no status now: {error}", style="yellow")
-                live.update(Group(build_status(status), note), refresh=True)
+                # On top, because a screen that is too low cuts off the end.
+                live.update(Group(note, build_status(status)), refresh=True)
             else:
                 live.update(build_status(status), refresh=True)
     return status

@@ -64,7 +64,13 @@ def test_openapi_describes_request_answers_and_errors(client):
     assert schemas["PredictRequest"]["properties"]["texts"]["anyOf"][0]["items"] == {
         "type": "string"
     }
-    assert set(document["paths"]) == {PREDICT, "/v1/model", "/healthz", "/readyz"}
+    assert set(document["paths"]) == {
+        PREDICT,
+        "/v1/feedback",
+        "/v1/model",
+        "/healthz",
+        "/readyz",
+    }
     assert set(schemas["MultiLabelResponse"]["properties"]) >= {"labels", "scores", "request_id"}
     assert set(schemas["ErrorDetail"]["properties"]) == {"code", "message", "field", "request_id"}
     assert "softmax" in schemas["SequenceResponse"]["properties"]["score"]["description"]
