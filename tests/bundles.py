@@ -8,6 +8,7 @@ in the model, so that running it fails.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -79,7 +80,7 @@ def _slow_nodes(num, output):
     nodes = [helper.make_node("MatMul", ["count", "slow_row"], [names[0]])]
     nodes += [
         helper.make_node("MatMul", [before, "slow_square"], [after])
-        for before, after in zip(names, names[1:], strict=False)
+        for before, after in pairwise(names)
     ]
     nodes += [
         helper.make_node("ReduceSum", [names[-1], "middle"], ["slow_sum"], keepdims=1),
@@ -127,7 +128,9 @@ def build_model(task: str, variant: Variant = PLAIN) -> onnx.ModelProto:
             helper.make_node("ReduceSum", ["masked", "middle"], ["sum"], keepdims=0),
             helper.make_node("ReduceSum", ["mask", "middle"], ["count"], keepdims=1),
             helper.make_node("Div", ["sum", "count"], ["mean"]),
-            helper.make_node("Sub", ["mean", "offset"], ["plain" if variant.num_slow else "logits"]),
+            helper.make_node(
+                "Sub", ["mean", "offset"], ["plain" if variant.num_slow else "logits"]
+            ),
         ]
     slow_nodes, slow_constants = _slow_nodes(variant.num_slow, "logits")
     nodes += slow_nodes if variant.num_slow else []

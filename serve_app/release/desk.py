@@ -132,7 +132,9 @@ class Desk:
         _demand_same_kind(opened, await self._shelf.open(self._state.stable.bundle))
         async with self._lock:
             now = self._clock()
-            release_id = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{secrets.token_hex(3)}"
+            release_id = (
+                f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{secrets.token_hex(3)}"
+            )
             digest = hashlib.blake2b(f"{release_id} {opened.version}".encode(), digest_size=4)
             candidate = ServedVersion(
                 version=opened.version,

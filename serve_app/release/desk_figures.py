@@ -1,9 +1,9 @@
 """What the desk shows beside its state: traffic, comparisons and drift of a release under way."""
 
+from serve_app.release.drift import DriftFinding
 from serve_app.release.evidence import ROLES, Evidence
 from serve_app.release.plan import ReleasePlan
 from serve_app.release.status import DriftView, ShadowView, TrafficView
-from serve_app.release.drift import DriftFinding
 
 _MEDIAN, _P99 = 0.5, 0.99
 

@@ -82,7 +82,7 @@ class LaneKeeper:
         return states
 
     def count_deaths(self, states: Mapping[str, LanesState], app_name: str) -> int:
-        """Return how many replicas were lost since the last look; a lane that shrinks loses none."""
+        """Return how many replicas died since the last look; a lane that shrinks loses none."""
         state, before = states.get(app_name), self._known.get(app_name)
         if state is not None:
             self._known = {app_name: state}

@@ -1,4 +1,4 @@
-"""Texts of users that the other version answers too: after their answer, and only in quiet moments."""
+"""Texts that the other version answers too: after the user's answer, in quiet moments only."""
 
 import asyncio
 import time

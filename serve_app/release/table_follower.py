@@ -1,4 +1,4 @@
-"""How an ingress works by the desk's routing table: asks for it each second, applies what is new."""
+"""How an ingress works by the desk's routing table: asks each second, applies what is new."""
 
 import asyncio
 import logging
@@ -86,11 +86,9 @@ class TableFollower:
         while table is None and loop.time() < until_s:
             await asyncio.sleep(PERIOD_S / 4)
             table = await self._exchange()
-        try:
-            await self.apply(table or await asyncio.to_thread(self._line.read_stored))
-        except TextlaneError as error:
-            # Not ready, and says so; the desk may come yet.
-            self._say(f"not ready: {error}")
+        table = table or await self._read_stored()
+        if table is not None:  # Else it is not ready, and says so; the desk may come yet.
+            await self.apply(table)
         # Not in the context of whatever happens to start it.
         self._task = loop.create_task(self._follow(), context=Context())
 

@@ -94,7 +94,9 @@ class VersionLoader:
             built for built in self._built if built.loaded is self.base or built.loaded in kept
         ]
 
-    def _build(self, settings: ServeSettings, served: Served, handles: LaneHandles) -> LoadedVersion:
+    def _build(
+        self, settings: ServeSettings, served: Served, handles: LaneHandles
+    ) -> LoadedVersion:
         encoder = served.bundle.load_text_encoder()
         coalesce_s = settings.coalesce_ms / 1000.0
         # A call is answered when all its rows are: shadows have calls of their own.
