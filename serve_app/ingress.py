@@ -92,7 +92,12 @@ class Ingress:
     def __serve_build_asgi_app__(self) -> HttpApp:
         """Return the application; Ray Serve calls this in the replica."""
         observers = (self._traffic, IngressMetrics(), RequestLog(self._logger))
-        return HttpApp(self._versions, observers=observers, api_keys=self._api_keys)
+        return HttpApp(
+            self._versions,
+            observers=observers,
+            api_keys=self._api_keys,
+            feedback=self._follower,
+        )
 
     def __del__(self) -> None:
         """Write what the log still holds; Ray Serve calls this when it stops the replica."""

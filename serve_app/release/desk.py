@@ -16,8 +16,8 @@ from typing import Any
 
 from pipeline.contract.errors import FolderError, NotReadyError, ReleaseConflictError, TextlaneError
 from serve_app.release.check_tracks import CheckTracks
-from serve_app.release.decide import Decision, collect_findings, decide
-from serve_app.release.desk_figures import show_shadow, show_traffic
+from serve_app.release.decide import Decision, collect_findings, decide, measure_drift
+from serve_app.release.desk_figures import show_drift, show_shadow, show_traffic
 from serve_app.release.evidence_keeper import BundleShelf, EvidenceKeeper, Opened
 from serve_app.release.lane_keeper import LaneKeeper, LaneRunner, LanesState
 from serve_app.release.plan import plan_from_mapping
@@ -108,10 +108,15 @@ class Desk:
             await self._outnumber(now)
             await self._evidence.follow(self._state)
             evidence = self._evidence.now
-            decision = decide(self._state, evidence, now=now)
+            profiles = self._shelf.profiles()
+            decision = decide(self._state, evidence, now=now, profiles=profiles)
             if decision.results and evidence is not None:
-                limit = decision.hard_limit
-                self._findings = collect_findings(evidence, decision.results, hard_limit=limit)
+                self._findings = collect_findings(
+                    evidence,
+                    decision.results,
+                    hard_limit=decision.hard_limit,
+                    profiles=profiles,
+                )
                 self._tracks.observe(decision.results, at_s=now)
             if decision.state is not self._state or not self._is_stored:
                 await self._change(decision.state, now=now)
@@ -181,6 +186,7 @@ class Desk:
             traffic=show_traffic(evidence) if evidence else (),
             shadow=show_shadow(release.plan, evidence) if release and evidence else None,
             tracks=self._tracks.view(),
+            drift=show_drift(measure_drift(evidence, self._shelf.profiles())) if evidence else (),
         )
         return show_state(self._state, live, now_s=now)
 

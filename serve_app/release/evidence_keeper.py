@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pipeline.contract.bundle import BundleManifest
 from pipeline.contract.errors import FolderError, TextlaneError
-from pipeline.contract.profile import length_edges
+from pipeline.contract.profile import TrainingProfile, length_edges
 from serve_app.release.evidence import Evidence, evidence_of
 from serve_app.release.state import Release, ReleaseState
 from serve_app.release.store import ReleaseStore
@@ -51,6 +51,10 @@ class BundleShelf:
         opened = await asyncio.to_thread(self._open, folder)
         self._opened[opened.version] = opened
         return opened
+
+    def profiles(self) -> Mapping[str, TrainingProfile]:
+        """Return what is known of the opened versions' training texts."""
+        return {name: one.manifest.profile for name, one in self._opened.items()}
 
     async def recall(self, version: str, *, folder: str) -> Opened:
         """Return a version that was opened before, or open its folder.
@@ -117,6 +121,10 @@ class EvidenceKeeper:
             self._say(f"after a restart the step would be observed anew: {error}")
 
     async def _open(self, release: Release, state: ReleaseState) -> Evidence:
+        stable, candidate = [
+            await self._shelf.recall(place.version, folder=place.bundle)
+            for place in (state.stable, release.candidate)
+        ]
         try:
             stored = await asyncio.to_thread(self._store.read_evidence, release.release_id)
         except FolderError as error:
@@ -124,10 +132,6 @@ class EvidenceKeeper:
             stored = None
         if stored is not None:
             return stored
-        stable, candidate = [
-            await self._shelf.recall(place.version, folder=place.bundle)
-            for place in (state.stable, release.candidate)
-        ]
         return evidence_of(
             release,
             stable=state.stable.version,

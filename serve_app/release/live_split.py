@@ -1,8 +1,9 @@
 """A release under way, as one ingress works by it: who answers, and what is compared."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
+from serve_app.release.live_profiles import ProfileLog
 from serve_app.release.report import Comparison
 from serve_app.release.routing import RoutingTable
 from serve_app.release.shadow import ShadowPair, ShadowRunner, ShadowTarget
@@ -26,8 +27,20 @@ class LoadedVersion:
         return self.service.version
 
 
-PairMaker = Callable[[ShadowPair, LoadedVersion, LoadedVersion], Comparison | None]
-"""Compares what the user's version, the second argument, and the other one made of a text."""
+class PairMaker(Protocol):
+    """Makes of two versions' answers to one text what a report holds."""
+
+    def __call__(
+        self,
+        pair: ShadowPair,
+        *,
+        stable: LoadedVersion,
+        candidate: LoadedVersion,
+        is_candidate: bool,
+        text: str | None,
+    ) -> Comparison | None:
+        """See :func:`serve_app.release.answer_pairs.compare_answers`."""
+        ...
 
 
 class ReleaseSplit:
@@ -40,7 +53,8 @@ class ReleaseSplit:
         stable: LoadedVersion,
         candidate: LoadedVersion,
         shadows: ShadowRunner,
-        compare: "Callable[..., Comparison | None]",
+        profiles: ProfileLog,
+        compare: PairMaker,
     ) -> None:
         """Take the table and the two versions that it names.
 
@@ -49,11 +63,13 @@ class ReleaseSplit:
             stable: as loaded.
             candidate: as loaded.
             shadows: runs texts on the version that did not answer them.
-            compare: makes a comparison of a pair; see :func:`serve_app.release.comparing.compare`.
+            profiles: counts the answered texts.
+            compare: makes a comparison of a pair.
         """
         self._table = table
         self._stable, self._candidate = stable, candidate
         self._shadows = shadows
+        self._profiles = profiles
         self._compare = compare
 
     def choose(self, record: RequestRecord) -> PredictService:
@@ -66,11 +82,18 @@ class ReleaseSplit:
     def after_answer(
         self, request: PredictRequest, record: RequestRecord, prediction: Prediction
     ) -> None:
-        """Run a share of the requests on the other version as well."""
+        """Count what was answered, and run a share of the requests on the other version too."""
         table = self._table
+        is_candidate = record.version == self._candidate.version
+        own, other = self._stable, self._candidate
+        if is_candidate:
+            own, other = other, own
+        shadow = own.shadow
+        self._profiles.add(
+            prediction, version=own.version, served=shadow.served, encoder=shadow.encoder
+        )
         if not is_shadowed(record.request_id, salt=table.salt, share=table.shadow_share):
             return
-        is_candidate = record.version == self._candidate.version
 
         def compare(pair: ShadowPair) -> Comparison | None:
             text = _text_at(request, pair.place) if table.keeps_texts else None
@@ -86,7 +109,7 @@ class ReleaseSplit:
             request,
             prediction,
             request_id=record.request_id,
-            target=(self._stable if is_candidate else self._candidate).shadow,
+            target=other.shadow,
             texts_per_s=table.shadow_texts_per_s,
             compare=compare,
         )

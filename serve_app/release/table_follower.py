@@ -7,10 +7,11 @@ from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass
 
+from pipeline.contract.bundle import BundleManifest
 from pipeline.contract.errors import NotReadyError, TextlaneError
 from serve_app.release.answer_pairs import compare_answers
 from serve_app.release.live_split import LoadedVersion, ReleaseSplit
-from serve_app.release.report import IngressReport
+from serve_app.release.report import Feedback, IngressReport
 from serve_app.release.routing import RoutingTable, ServedVersion
 from serve_app.release.shadow import ShadowRunner
 from serve_app.release.traffic import TrafficLog
@@ -92,6 +93,17 @@ class TableFollower:
         # Not in the context of whatever happens to start it.
         self._task = loop.create_task(self._follow(), context=Context())
 
+    def find_version(self, version: str) -> BundleManifest | None:
+        """Return what is known of a version that answers now; None for any other."""
+        for one in (self._versions.stable, *(loaded.service for loaded in self.loaded.values())):
+            if one.version == version:
+                return one.served.bundle.manifest
+        return None
+
+    def add_feedback(self, feedback: Feedback) -> None:
+        """Tell the desk what a user said."""
+        self._log.add_feedback(feedback)
+
     async def stop(self) -> None:
         """Follow no longer."""
         if self._task is not None:
@@ -170,6 +182,7 @@ class TableFollower:
                 stable=stable,
                 candidate=candidate,
                 shadows=self._shadows,
+                profiles=self._log.profiles,
                 compare=compare_answers,
             )
         )

@@ -2,16 +2,16 @@
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from serve_app.release.live_profiles import ProfileLog
 from serve_app.release.report import (
     MAX_COMPARISONS,
     MAX_LATENCIES,
     Comparison,
     Feedback,
     IngressReport,
-    LiveProfile,
     TrafficCell,
 )
 from serve_app.request_record import RequestRecord
@@ -45,6 +45,8 @@ class TrafficLog:
             seed: of the sample of times, where there are too many; None draws one.
         """
         self.is_open = False
+        self.profiles = ProfileLog()
+        """Of the answered texts, for drift."""
         self._predict_path = predict_path
         self._random = random.Random(seed)
         self._forget()
@@ -99,7 +101,6 @@ class TrafficLog:
         reporter: str,
         sequence: int,
         table_number: int,
-        profiles: Sequence[LiveProfile] = (),
     ) -> IngressReport:
         """Return everything since the report before, and begin anew."""
         crashed: Mapping[str, int] = {name: n for name, n in self._crashes.items() if n}
@@ -120,7 +121,7 @@ class TrafficLog:
             comparisons=self._comparisons,
             num_dropped_comparisons=self._num_dropped,
             feedback=self._feedback,
-            profiles=profiles,
+            profiles=self.profiles.take(),
             crashed_versions=crashed,
         )
         self._forget()

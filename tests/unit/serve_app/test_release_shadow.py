@@ -64,6 +64,7 @@ class Release:
             stable=self.stable,
             candidate=self.candidate,
             shadows=self.runner,
+            profiles=self.log.profiles,
             compare=compare_answers,
         )
 

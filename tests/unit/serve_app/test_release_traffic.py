@@ -28,8 +28,8 @@ def open_log():
     return log
 
 
-def report_of(log, **facts):
-    return log.take_report(reporter="one", sequence=1, table_number=2, **facts)
+def report_of(log):
+    return log.take_report(reporter="one", sequence=1, table_number=2)
 
 
 def comparison(number=0):
