@@ -10,6 +10,7 @@ from pipeline.contract.errors import ConfigError
 from serve_app.config import ServeSettings
 from serve_app.http_app import PREDICT_PATH, HttpApp
 from serve_app.metrics import IngressMetrics
+from serve_app.release.feedback_taker import FeedbackTaker
 from serve_app.release.report import IngressReport
 from serve_app.release.routing import RoutingTable, ServedVersion
 from serve_app.release.shadow import ShadowRunner
@@ -96,7 +97,7 @@ class Ingress:
             self._versions,
             observers=observers,
             api_keys=self._api_keys,
-            feedback=self._follower,
+            feedback=FeedbackTaker(self._versions, log=self._traffic),
         )
 
     def __del__(self) -> None:

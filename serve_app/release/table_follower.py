@@ -7,11 +7,10 @@ from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass
 
-from pipeline.contract.bundle import BundleManifest
 from pipeline.contract.errors import NotReadyError, TextlaneError
 from serve_app.release.answer_pairs import compare_answers
 from serve_app.release.live_split import LoadedVersion, ReleaseSplit
-from serve_app.release.report import Feedback, IngressReport
+from serve_app.release.report import IngressReport
 from serve_app.release.routing import RoutingTable, ServedVersion
 from serve_app.release.shadow import ShadowRunner
 from serve_app.release.traffic import TrafficLog
@@ -92,17 +91,6 @@ class TableFollower:
             await self.apply(table)
         # Not in the context of whatever happens to start it.
         self._task = loop.create_task(self._follow(), context=Context())
-
-    def find_version(self, version: str) -> BundleManifest | None:
-        """Return what is known of a version that answers now; None for any other."""
-        for one in (self._versions.stable, *(loaded.service for loaded in self.loaded.values())):
-            if one.version == version:
-                return one.served.bundle.manifest
-        return None
-
-    def add_feedback(self, feedback: Feedback) -> None:
-        """Tell the desk what a user said."""
-        self._log.add_feedback(feedback)
 
     async def stop(self) -> None:
         """Follow no longer."""
