@@ -243,9 +243,7 @@ def _pair_probability(world: World) -> float:
 
 
 def _draw_arm(rng, shape, *, mean: float, error: float) -> _Arm:
-    requests = {
-        lane: rng.poisson(mean * share, shape) for lane, share in LANE_SHARES.items()
-    }
+    requests = {lane: rng.poisson(mean * share, shape) for lane, share in LANE_SHARES.items()}
     errors = rng.binomial(sum(requests.values()), error)
     return _Arm(
         requests={lane: _running(drawn) for lane, drawn in requests.items()},

@@ -26,11 +26,13 @@ def describe(name: str, outcome) -> float:
     share = float(found.mean())
     checks = Counter(check.partition(".")[0] for check in outcome.failed_check if check)
     used = outcome.candidate_requests
+    hours = outcome.seconds / 3600
     print(
         f"{name:32s} rolled back {share:7.2%}  passes {outcome.is_passed.mean():6.1%}  "
-        f"candidate's requests median {np.median(used):8,.0f} P95 {np.quantile(used, 0.95):8,.0f} "
-        f"all {np.median(outcome.all_requests):11,.0f}  hours {np.median(outcome.seconds) / 3600:5.2f}"
-        f" P95 {np.quantile(outcome.seconds, 0.95) / 3600:5.2f}  {dict(checks)}"
+        f"candidate's requests median {np.median(used):8,.0f} "
+        f"P95 {np.quantile(used, 0.95):8,.0f} "
+        f"all {np.median(outcome.all_requests):11,.0f}  "
+        f"hours {np.median(hours):5.2f} P95 {np.quantile(hours, 0.95):5.2f}  {dict(checks)}"
     )
     return share
 
