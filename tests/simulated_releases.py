@@ -153,7 +153,7 @@ def _judge_all(
     yield "accuracy", (*rise, False)
     for lane in LANE_SHARES:
         counts = [arm.requests[lane] for arm in arms]
-        yield f"p99.{lane}", (*_judge_p99(world, counts, rng), True)
+        yield f"p99.{lane}", (*judge_p99(world, counts, rng), True)
         if weight <= 0.5:
             slower = _pair_probability(world)
             steps = np.diff(counts[1], axis=1, prepend=0)
@@ -184,13 +184,13 @@ def judge_share(plan, hits, trials, threshold, mixture, least=None):
     return (low > threshold) & is_enough, (high <= threshold) & is_enough
 
 
-def _judge_p99(world: World, counts: list[np.ndarray], rng: np.random.Generator):
+def judge_p99(world: World, counts: list[np.ndarray], rng: np.random.Generator):
     """Return where P99 fails and passes; counts are stable's and the candidate's requests."""
     plan = world.plan
     levels, ratio = check_levels(plan), plan.thresholds.max_p99_ratio
-    edges = _edges(world)
+    edges = tail_edges(world)
     tails = [
-        _draw_tail(rng, requests, edges, slower=slower, is_tail_only=world.is_tail_only)
+        draw_tail(rng, requests, edges, slower=slower, is_tail_only=world.is_tail_only)
         for requests, slower in zip(counts, (1.0, world.slower), strict=True)
     ]
     found = []
@@ -205,13 +205,13 @@ def _judge_p99(world: World, counts: list[np.ndarray], rng: np.random.Generator)
     return (found[0][0] > ratio) & is_enough, (found[1][1] <= ratio) & is_enough
 
 
-def _edges(world: World) -> np.ndarray:
+def tail_edges(world: World) -> np.ndarray:
     low = np.log(MEDIAN_MS) + SIGMA * NORMAL.inv_cdf(0.94)
     high = np.log(MEDIAN_MS) + SIGMA * NORMAL.inv_cdf(0.9999) + np.log(max(1.0, world.slower))
     return np.arange(np.floor(low / _BIN), np.ceil(high / _BIN) + 1) * _BIN
 
 
-def _draw_tail(rng, requests, edges, *, slower: float, is_tail_only: bool) -> np.ndarray:
+def draw_tail(rng, requests, edges, *, slower: float, is_tail_only: bool) -> np.ndarray:
     """Return running counts at or under each class of time, ``[releases, looks, classes]``."""
     log_times = np.asarray(edges)
     shifted = log_times - np.log(slower)
