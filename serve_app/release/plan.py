@@ -106,7 +106,7 @@ class HardLimits(Settings):
 class ReleasePlan(Settings):
     """How a candidate earns its traffic."""
 
-    hint: ClassVar[str] = "serve_app/release/README.md explains every setting of a plan."
+    hint: ClassVar[str] = "serve_app/release/CHECKS.md explains every setting of a plan."
 
     steps: Annotated[tuple[Step, ...], Field(strict=False, min_length=1, max_length=20)] = (
         Step(weight=0.05),
