@@ -67,8 +67,8 @@ def test_without_trials_nothing_is_known():
 
 def test_looking_always_misses_no_more_often_than_stated():
     rng = np.random.default_rng(3)
-    hits = (rng.random((2_000, 1_500)) < 0.03).cumsum(axis=1)
-    low, high = share_bounds(hits, np.arange(1, 1_501), alpha=0.1, mixture=RARE)
+    hits = (rng.random((500, 1_000)) < 0.03).cumsum(axis=1)
+    low, high = share_bounds(hits, np.arange(1, 1_001), alpha=0.1, mixture=RARE)
 
     has_missed = ((low > 0.03) | (high < 0.03)).any(axis=1)
     assert has_missed.mean() <= 0.1
@@ -92,7 +92,7 @@ def test_ranks_are_those_whose_likelihood_ratio_is_under_the_level(share, trials
 
 def test_a_quantile_is_held_at_every_look_as_often_as_stated():
     rng = np.random.default_rng(4)
-    under = (rng.random((1_000, 3_000)) < 0.99).cumsum(axis=1)
-    least, most = rank_bounds(np.arange(1, 3_001), share=0.99, alpha=0.1)
+    under = (rng.random((300, 2_000)) < 0.99).cumsum(axis=1)
+    least, most = rank_bounds(np.arange(1, 2_001), share=0.99, alpha=0.1)
 
     assert ((under < least) | (under > most)).any(axis=1).mean() <= 0.1

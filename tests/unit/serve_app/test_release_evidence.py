@@ -110,7 +110,7 @@ def test_comparisons_are_counted_by_group_and_sampled(evidence):
     items = [
         comparison(1),
         comparison(2, flip=True, lane="long"),
-        comparison(3, flip=True, shift=0.005),
+        replace(comparison(3, flip=True, shift=0.005), stable_score=0.503, candidate_score=0.5),
         comparison(4, shift=0.02, label="PER"),
         comparison(5, failed=True),
     ]
@@ -129,6 +129,12 @@ def test_comparisons_are_counted_by_group_and_sampled(evidence):
     assert evidence.comparisons["label"]["PER"].num_shifts == 1
     assert [item.request_id for item in evidence.disagreements] == ["q2", "q5"]
     assert evidence.num_dropped == 3
+
+
+def test_versions_without_a_label_in_common_disagree(evidence):
+    evidence.add(report(1, comparisons=[comparison(1, flip=True, shift=0.0)]), at=START + 1)
+
+    assert evidence.comparisons["all"]["all"].num_flips == 1
 
 
 def test_the_sample_of_disagreements_is_bounded_and_even():

@@ -1,6 +1,11 @@
+import textwrap
+from pathlib import Path
+
 import pytest
+import yaml
 
 from pipeline.contract.errors import ConfigError
+from serve_app.release import plan as plan_module
 from serve_app.release.plan import ReleasePlan, load_plan, plan_from_mapping, plan_to_mapping
 
 
@@ -15,6 +20,20 @@ def test_the_default_plan_is_four_days_from_5_percent():
     assert [step.weight for step in plan.steps] == [0.05, 0.25, 0.5, 1.0]
     assert {step.dwell_s for step in plan.steps} == {86_400.0}
     assert plan == ReleasePlan()
+
+
+def test_the_plan_that_is_explained_is_the_default():
+    text = (Path(plan_module.__file__).parent / "CHECKS.md").read_text(encoding="utf-8")
+    lines = text.split("## A plan\n")[1].split("\n## ")[0].splitlines()
+    example = textwrap.dedent("\n".join(line for line in lines if line.startswith("    ")))
+
+    values = yaml.safe_load(example)
+    assert plan_from_mapping(values, source="CHECKS.md") == ReleasePlan()
+    named = plan_to_mapping(ReleasePlan())
+    assert {key: set(part) for key, part in values.items() if isinstance(part, dict)} == {
+        key: set(part) for key, part in named.items() if isinstance(part, dict)
+    }
+    assert set(values) == set(named)
 
 
 def test_a_plan_goes_through_json():
