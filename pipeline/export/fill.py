@@ -58,6 +58,11 @@ class ExportInputs:
         return grid_seq_lens(self.shards.bucket_edges, longest)
 
     @property
+    def seq_len_percentiles(self) -> tuple[int, ...]:
+        """Tokens of the training texts: shortest, 1st … 99th percentile, longest."""
+        return length_percentiles(self.shards.split("train").lengths)
+
+    @property
     def score_settings(self) -> ScoreSettings:
         """How the models are scored and judged."""
         return ScoreSettings(
@@ -78,7 +83,6 @@ class Filled:
     quality: dict[str, Any]
     batch_shift: dict[str, BatchShift]
     default_model: str
-    seq_len_percentiles: tuple[int, ...]
     profile: TrainingProfile
 
 
@@ -123,13 +127,11 @@ def fill_models(folder: Path, inputs: ExportInputs) -> Filled:
         "notes": list(built.notes),
     }
     default_model = gate.default_model if gate else FP32_NAME
-    percentiles = length_percentiles(inputs.shards.split("train").lengths)
     return Filled(
         quality=quality,
         batch_shift=batch_shift,
         default_model=default_model,
-        seq_len_percentiles=percentiles,
-        profile=_measure_profile(models[default_model], inputs, percentiles),
+        profile=_measure_profile(models[default_model], inputs),
     )
 
 
@@ -173,14 +175,12 @@ def _measure(
     }
 
 
-def _measure_profile(
-    run: LogitsFunction, inputs: ExportInputs, percentiles: Sequence[int]
-) -> TrainingProfile:
+def _measure_profile(run: LogitsFunction, inputs: ExportInputs) -> TrainingProfile:
     return measure_profile(
         run,
         inputs.shards.split(GATE_SPLIT),
         inputs.score_settings,
-        edges=length_edges(percentiles),
+        edges=length_edges(inputs.seq_len_percentiles),
         unknown_token_id=inputs.trained.encoder.unknown_token_id,
     )
 

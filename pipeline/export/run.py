@@ -168,7 +168,7 @@ def _describe(files: dict[str, str], inputs: ExportInputs, filled: Filled) -> Bu
             "target": job.export.target,
             "default_model": filled.default_model,
             "batch_shift": filled.batch_shift,
-            "seq_len_percentiles": filled.seq_len_percentiles,
+            "seq_len_percentiles": inputs.seq_len_percentiles,
             "profile": filled.profile,
             "opset": job.export.opset,
             "pad_token_id": trained.encoder.pad_token_id,

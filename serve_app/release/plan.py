@@ -106,7 +106,7 @@ class HardLimits(Settings):
 class ReleasePlan(Settings):
     """How a candidate earns its traffic."""
 
-    hint: ClassVar[str] = "serve_app/release/README.md explains every setting of a plan."
+    hint: ClassVar[str] = "serve_app/release/CHECKS.md explains every setting of a plan."
 
     steps: Annotated[tuple[Step, ...], Field(strict=False, min_length=1, max_length=20)] = (
         Step(weight=0.05),
@@ -170,7 +170,10 @@ def plan_from_mapping(values: Mapping[str, Any], *, source: str) -> ReleasePlan:
     try:
         return ReleasePlan.model_validate(_with_numbers(values))
     except ValidationError as error:
-        mistake = error.errors(include_url=False)[0]
+        # A misspelt name explains why another one is missing.
+        mistakes = error.errors(include_url=False)
+        unknown = (one for one in mistakes if one["type"] == "extra_forbidden")
+        mistake = next(unknown, mistakes[0])
         raise describe_mistake(ReleasePlan, mistake, origin=source, hint=ReleasePlan.hint) from None
 
 

@@ -96,8 +96,14 @@ class ProfileTally:
 
 
 def is_flip(item: Comparison, *, tolerance: float) -> bool:
-    """Return whether the labels differ by more than one version may differ from itself."""
-    return item.is_flip and not item.candidate_failed and item.shift > tolerance
+    """Return whether the labels differ by more than one version may differ from itself.
+
+    In a near tie the batch decides; then neither the probabilities nor the scores of the two
+    labels are far apart. Scores are looked at as well, since versions that know none of each
+    other's labels have no shift.
+    """
+    moved = max(item.shift, abs(item.stable_score - item.candidate_score))
+    return item.is_flip and not item.candidate_failed and moved > tolerance
 
 
 def empty_profile(version: str) -> LiveProfile:
