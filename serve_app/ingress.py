@@ -10,6 +10,7 @@ from pipeline.contract.errors import ConfigError
 from serve_app.config import ServeSettings
 from serve_app.http_app import PREDICT_PATH, HttpApp
 from serve_app.metrics import IngressMetrics
+from serve_app.release.feedback_taker import FeedbackTaker
 from serve_app.release.report import IngressReport
 from serve_app.release.routing import RoutingTable, ServedVersion
 from serve_app.release.shadow import ShadowRunner
@@ -92,7 +93,12 @@ class Ingress:
     def __serve_build_asgi_app__(self) -> HttpApp:
         """Return the application; Ray Serve calls this in the replica."""
         observers = (self._traffic, IngressMetrics(), RequestLog(self._logger))
-        return HttpApp(self._versions, observers=observers, api_keys=self._api_keys)
+        return HttpApp(
+            self._versions,
+            observers=observers,
+            api_keys=self._api_keys,
+            feedback=FeedbackTaker(self._versions, log=self._traffic),
+        )
 
     def __del__(self) -> None:
         """Write what the log still holds; Ray Serve calls this when it stops the replica."""
