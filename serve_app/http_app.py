@@ -24,8 +24,9 @@ from serve_app.versions import Versions
 
 PREDICT_PATH, MODEL_PATH, FEEDBACK_PATH = "/v1/predict", "/v1/model", "/v1/feedback"
 ALIVE_PATH, READY_PATH, PAGE_PATH = "/healthz", "/readyz", "/"
+DOCS_PATH = "/docs"
 KNOWN_PATHS = frozenset(
-    {PREDICT_PATH, MODEL_PATH, FEEDBACK_PATH, ALIVE_PATH, READY_PATH, PAGE_PATH}
+    {PREDICT_PATH, MODEL_PATH, FEEDBACK_PATH, ALIVE_PATH, READY_PATH, PAGE_PATH, DOCS_PATH}
 )
 _JSON = "application/json"
 
@@ -55,6 +56,9 @@ class HttpApp(FastAPI):
             version=served.version,
             description="Labels for texts. Every error has the same JSON body, `ErrorBody`.",
             exception_handlers={HTTPException: _handle_error},
+            # FastAPI's own pages load their scripts from the internet.
+            docs_url=None,
+            redoc_url=None,
         )
         rules = FrameRules(
             version=versions.stable_version,
@@ -72,7 +76,8 @@ class HttpApp(FastAPI):
         self.add_middleware(ErrorEdge)
         _add_health(self, versions)
         _add_model(self, versions, has_keys=self._has_keys)
-        _add_page(self)
+        _add_page(self, PAGE_PATH, file="page.html")
+        _add_page(self, DOCS_PATH, file="docs.html")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one ASGI connection."""
@@ -86,7 +91,7 @@ class HttpApp(FastAPI):
         """Return the document of all routes, those that FastAPI does not see among them."""
         document = super().openapi()
         if FEEDBACK_PATH in self._doors:
-            add_feedback(document, path=FEEDBACK_PATH)
+            add_feedback(document, path=FEEDBACK_PATH, has_keys=self._has_keys)
         document = add_predict(document, path=PREDICT_PATH, has_keys=self._has_keys)
         document["info"]["version"] = self._versions.stable_version()
         return document
@@ -114,10 +119,10 @@ def _add_model(app: FastAPI, versions: Versions, *, has_keys: bool) -> None:
         return _respond(_describe(versions.stable))
 
 
-def _add_page(app: FastAPI) -> None:
-    page = Path(__file__).with_name("page.html").read_bytes()
+def _add_page(app: FastAPI, path: str, *, file: str) -> None:
+    page = Path(__file__).with_name(file).read_bytes()
 
-    @app.get(PAGE_PATH, include_in_schema=False)
+    @app.get(path, include_in_schema=False)
     async def show_page() -> Response:
         return Response(page, media_type=HTML, headers=PAGE_HEADERS)
 

@@ -12,6 +12,7 @@ from serve_app.http_frame import (
     API_KEY_HEADER,
     DEADLINE_HEADER,
     MAX_REQUEST_ID_CHARS,
+    RELEASE_KEY_HEADER,
     REQUEST_ID_HEADER,
 )
 from serve_app.schemas import (
@@ -85,10 +86,11 @@ def add_predict(document: dict[str, Any], *, path: str, has_keys: bool) -> dict[
     return document
 
 
-def add_feedback(document: dict[str, Any], *, path: str) -> None:
+def add_feedback(document: dict[str, Any], *, path: str, has_keys: bool) -> None:
     """Put the operation that takes feedback into an OpenAPI document; once is enough."""
     if path in document["paths"]:
         return
+    statuses = sorted([*_FEEDBACK_STATUSES, *([_UNAUTHORIZED] if has_keys else [])])
     asked: list[tuple[type[BaseModel], JsonSchemaMode]] = [
         (FeedbackRequest, "validation"),
         (FeedbackAnswer, "serialization"),
@@ -110,7 +112,7 @@ def add_feedback(document: dict[str, Any], *, path: str) -> None:
                     "description": "Counted.",
                     "content": {_JSON: {"schema": _refer(FeedbackAnswer)}},
                 },
-                **{str(status): _describe_error(status) for status in _FEEDBACK_STATUSES},
+                **{str(status): _describe_error(status) for status in statuses},
             },
         }
     }
@@ -161,6 +163,13 @@ def _parameters() -> Iterable[dict[str, Any]]:
             "in": "header",
             "description": "Milliseconds that the client waits; later, the work is dropped.",
             "schema": {"type": "integer", "minimum": 1},
+        },
+        {
+            "name": RELEASE_KEY_HEADER,
+            "in": "header",
+            "description": "A user's or tenant's id: while a release is under way, all requests "
+            "with one key are answered by the same version.",
+            "schema": {"type": "string", "minLength": 1, "maxLength": MAX_REQUEST_ID_CHARS},
         },
     ]
 

@@ -1,5 +1,6 @@
 """Which version answers a request of one ingress process; no Ray, no HTTP."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from pipeline.contract.errors import NotReadyError
@@ -27,6 +28,10 @@ class Split(Protocol):
         """Take note of an answer that is on its way to its user."""
         ...
 
+    def answering(self) -> Sequence[PredictService]:
+        """Return the versions that users may be answered by."""
+        ...
+
 
 class Versions:
     """The stable version and, while a release is under way, how requests are split.
@@ -43,6 +48,10 @@ class Versions:
     def stable_version(self) -> str:
         """Return the version that answers where no release is under way."""
         return self.stable.version
+
+    def answering(self) -> Sequence[PredictService]:
+        """Return the versions that users may be answered by."""
+        return (self.stable,) if self.split is None else self.split.answering()
 
     async def check(self) -> None:
         """Return when requests can be answered.
@@ -74,3 +83,7 @@ class Untold:
         self, request: PredictRequest, record: RequestRecord, prediction: Prediction
     ) -> None:
         """Do nothing: there are no answers."""
+
+    def answering(self) -> Sequence[PredictService]:
+        """Return none."""
+        return ()

@@ -1,5 +1,6 @@
 """A release under way, as one ingress works by it: who answers, and what is compared."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -78,6 +79,10 @@ class ReleaseSplit:
         table = self._table
         is_candidate = is_candidate_key(key, salt=table.salt, weight=table.weight)
         return (self._candidate if is_candidate else self._stable).service
+
+    def answering(self) -> Sequence[PredictService]:
+        """Return both versions."""
+        return (self._stable.service, self._candidate.service)
 
     def after_answer(
         self, request: PredictRequest, record: RequestRecord, prediction: Prediction

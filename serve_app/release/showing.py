@@ -45,6 +45,7 @@ _OUTCOMES: dict[Outcome, StateName] = {
     Outcome.PROMOTED: "promoted",
     Outcome.ROLLED_BACK: "rolled_back",
     Outcome.ABORTED: "aborted",
+    Outcome.FAILED_TO_START: "failed_to_start",
     Outcome.SUPERSEDED: "superseded",
 }
 _GROUPS = ("all", "lane", "length", "label")

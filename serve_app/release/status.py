@@ -15,11 +15,13 @@ StateName = Literal[
     "promoted",
     "rolled_back",
     "aborted",
+    "failed_to_start",
     "superseded",
 ]
 """``none``: there never was a release; ``starting``: the candidate's lanes are being started;
 ``rolled_back``: a check or a hard limit took the traffic away; ``aborted``: a person did;
-``superseded``: the Serve file named another bundle. The last four stay until the next start."""
+``failed_to_start``: its lanes never ran; ``superseded``: the Serve file named another bundle. The
+last five stay until the next start."""
 UNDER_WAY: tuple[StateName, ...] = ("starting", "running", "paused")
 Verdict = Literal["pass", "fail", "inconclusive"]
 DriftLevel = Literal["none", "moderate", "large", "inconclusive"]
@@ -214,7 +216,7 @@ class PastRelease(_View):
 
     release_id: str
     state: StateName
-    """The last one: promoted, rolled_back, aborted or superseded."""
+    """The last one: promoted, rolled_back, aborted, failed_to_start or superseded."""
     stable: str
     """Version that was stable while it ran."""
     candidate: VersionView

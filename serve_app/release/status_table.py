@@ -59,7 +59,7 @@ def build_status(status: ReleaseStatus) -> RenderableType:
 
 
 def print_history(past: ReleaseHistory, *, console: Console) -> None:
-    """Print finished releases, the newest first, and why each lost its traffic."""
+    """Print finished releases, the newest first, and all about its rollback, if it had one."""
     if not past.releases:
         console.print("no release has ended yet")
         return
@@ -73,6 +73,10 @@ def print_history(past: ReleaseHistory, *, console: Console) -> None:
             Text(printable(one.reason)),
         )
     console.print(table)
+    last = past.releases[0]
+    if last.rollback:
+        word = f"the newest was {STATE_WORDS[last.state]}"
+        console.print(Group("", *_rollback(last.rollback, word=word)))
 
 
 def one_line(status: ReleaseStatus) -> str:

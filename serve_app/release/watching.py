@@ -13,7 +13,7 @@ from serve_app.release.status import UNDER_WAY, ReleaseStatus
 from serve_app.release.status_table import build_status, one_line
 
 _EVERY_S = 2.0
-_LOST = ("rolled_back", "aborted", "superseded")
+_LOST = ("rolled_back", "aborted", "failed_to_start", "superseded")
 
 
 class StatusSource(Protocol):

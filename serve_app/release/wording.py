@@ -1,6 +1,7 @@
 """Numbers, times and foreign texts of a release as people read them."""
 
 from datetime import UTC, datetime
+from decimal import Decimal
 
 from serve_app.release.status import CheckView
 
@@ -12,6 +13,7 @@ STATE_WORDS = {
     "promoted": "promoted",
     "rolled_back": "rolled back",
     "aborted": "aborted",
+    "failed_to_start": "failed to start",
     "superseded": "superseded",
 }
 
@@ -37,7 +39,10 @@ def figure(value: float | None) -> str:
         return "–"
     if float(value).is_integer():
         return f"{value:,.0f}"
-    return f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.3g}"
+    if abs(value) >= 1000:
+        return f"{value:,.1f}"
+    # Decimal writes what a float's own format would give an exponent.
+    return f"{Decimal(f'{value:.3g}'):f}"
 
 
 def percent(share: float) -> str:

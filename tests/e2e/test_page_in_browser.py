@@ -42,3 +42,17 @@ def test_tags_in_a_text_are_shown_and_not_obeyed(tmp_path):
 
     assert ">Anna<sub>PER</sub></mark>" in shown
     assert "<img" not in shown
+
+
+def test_the_docs_show_every_operation_and_body(tmp_path):
+    door = Door(write_tiny_bundle(tmp_path / "bundle").folder)
+
+    shown = render(door.app, "/docs", tmp_path)
+
+    document = door.send("GET", "/openapi.json").json()
+    for path in document["paths"]:
+        assert f"<code>{path}</code>" in shown
+    for name in document["components"]["schemas"]:
+        assert f'id="{name}"' in shown
+    assert "too_many_tokens" in shown
+    assert "A film to see twice." in shown

@@ -10,8 +10,11 @@ from fakes import FakeFeedbackDesk
 
 from pipeline.contract.errors import InvalidRequestError
 from serve_app.feedback_door import judge_feedback
+from serve_app.release.feedback_taker import FeedbackTaker
 from serve_app.release.report import Feedback
+from serve_app.release.traffic import TrafficLog
 from serve_app.schemas import FeedbackRequest
+from serve_app.versions import Untold, Versions
 
 PATH = "/v1/feedback"
 
@@ -170,3 +173,26 @@ def test_labels_of_words_are_compared_one_by_one():
 def test_labels_in_another_task_s_form_are_refused(task, predicted):
     with pytest.raises(InvalidRequestError, match="predicted"):
         judge(task, predicted, predicted)
+
+
+def test_an_ingress_takes_feedback_on_the_versions_that_answer(door):
+    log = TrafficLog(predict_path="/v1/predict", seed=0)
+    taker = FeedbackTaker(door.versions, log=log)
+    feedback = Feedback(version=door.version, is_right=True, request_id="r")
+
+    taker.add_feedback(feedback)  # No release is under way.
+    log.is_open = True
+    taker.add_feedback(feedback)
+
+    assert taker.find_version(door.version).labels == ("negative", "positive")
+    assert taker.find_version("gone") is None
+    report = log.take_report(reporter="i", sequence=1, table_number=1)
+    assert list(report.feedback) == [feedback]
+
+
+def test_an_ingress_that_was_not_told_yet_knows_no_version(door):
+    taker = FeedbackTaker(
+        Versions(door.service, split=Untold()), log=TrafficLog(predict_path="/v1/predict")
+    )
+
+    assert taker.find_version(door.version) is None

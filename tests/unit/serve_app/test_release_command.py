@@ -18,6 +18,7 @@ from serve_app.release.admin_app import AdminApp
 from serve_app.release.status import ReleaseHistory
 from serve_app.release.status_table import build_status, one_line
 from serve_app.release.watching import watch
+from serve_app.release.wording import duration, figure
 
 
 class Served:
@@ -125,6 +126,8 @@ def test_history_lists_releases_with_why_each_ended(capsys):
 
     assert "rolled back" in text
     assert "promoted" in text
+    assert "the newest was rolled back by a check" in text
+    assert samples.sample()[0].request_id in text
     whole = ReleaseHistory.model_validate_json(capsys.readouterr().out)
     assert whole == samples.history()
 
@@ -315,3 +318,28 @@ def test_a_watch_on_a_terminal_draws_the_tables():
     assert code == 1
     assert "no status now: the desk is away" in text
     assert "rolled back" in text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "–"),
+        (0.0, "0"),
+        (1e-05, "0.00001"),
+        (0.00412345, "0.00412"),
+        (1.0249, "1.02"),
+        (-0.5, "-0.5"),
+        (30000.0, "30,000"),
+        (1234.56, "1,234.6"),
+    ],
+)
+def test_figures_are_short_and_have_no_exponent(value, text):
+    assert figure(value) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (59.6, "1 min 0 s"), (48_123, "13 h 22 min"), (90_000, "1 d 1 h"), (-5, "0 s")],
+)
+def test_spans_of_time_have_two_units(seconds, text):
+    assert duration(seconds) == text
