@@ -86,6 +86,8 @@ def service(ray_cluster, tmp_path_factory):
         yield service
     finally:
         serve.shutdown()
+        service.client.close()
+        service.desk.close()
 
 
 class Caller:
