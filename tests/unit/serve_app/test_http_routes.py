@@ -139,7 +139,9 @@ def test_answers_are_what_openapi_says(client, method, path, body, model):
 
 @pytest.mark.parametrize("key", ["", "a" * 129, "tab\there", "caf\u00e9"])
 def test_a_release_key_that_cannot_be_one_is_refused(folder, key):
-    answer = Door(folder).predict({"text": "good"}, headers={"X-Release-Key": key.encode("latin-1")})
+    answer = Door(folder).predict(
+        {"text": "good"}, headers={"X-Release-Key": key.encode("latin-1")}
+    )
 
     error = answer.json()["error"]
     assert (answer.status_code, error["code"]) == (400, "invalid_request")

@@ -125,7 +125,9 @@ def office(tmp_path):
 
 def failing(version, num=100):
     return [
-        TrafficCell(version=version, lane="short", num_requests=num, num_errors=num, latencies_ms=[])
+        TrafficCell(
+            version=version, lane="short", num_requests=num, num_errors=num, latencies_ms=[]
+        )
     ]
 
 
