@@ -34,6 +34,7 @@ examples:
   textlane predict --bundle outputs/demo_cpu/bundle "A film to see twice."
   textlane serve --bundle outputs/demo_cpu/bundle
   textlane load http://127.0.0.1:8000 --rate 20
+  textlane release start outputs/reviews_v2/bundle
   textlane demo --config job_configs/demo_cpu.yaml
 
 A value on the command line beats one in the environment, which beats the file.

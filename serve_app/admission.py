@@ -1,4 +1,4 @@
-"""How many texts the service has in hand, and what a client is told when that is enough."""
+"""How many texts one ingress process has in hand, and what a client is told when it is full."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,32 +8,32 @@ from serve_app.drain_rate import DrainRate
 
 
 class Admission:
-    """The door in front of the queues; used from one event loop."""
+    """Counts texts in and out, whichever version answers them; used from one event loop."""
 
     def __init__(self, *, most_wait_s: float) -> None:
         """Start with no text in hand; ``most_wait_s`` is the longest wait that is ever told."""
-        self._num_texts = 0
+        self.num_texts = 0
         self._rate = DrainRate(most_s=most_wait_s)
 
     @contextmanager
-    def admitted(self, num_texts: int, *, most: int) -> Iterator[None]:
+    def admit(self, num_texts: int, *, most: int) -> Iterator[None]:
         """Count texts as in hand while the block runs.
 
         Raises:
             OverloadedError: then there would be more than ``most``.
         """
-        if self._num_texts + num_texts > most:
+        if self.num_texts + num_texts > most:
             raise OverloadedError(
-                f"{self._num_texts} texts are in hand, {num_texts} more would pass {most}",
+                f"{self.num_texts} texts are in hand, {num_texts} more would pass {most}",
                 remedy="Send it again after the seconds in Retry-After.",
             )
-        if self._num_texts == 0:
+        if self.num_texts == 0:
             self._rate.note_busy()
-        self._num_texts += num_texts
+        self.num_texts += num_texts
         try:
             yield
         finally:
-            self._num_texts -= num_texts
+            self.num_texts -= num_texts
 
     def note_answered(self, num_texts: int) -> None:
         """Count texts that the model has answered."""
@@ -42,4 +42,4 @@ class Admission:
     @property
     def wait_s(self) -> int:
         """Seconds that what is in hand needs at the present rate; at least 1, and bounded."""
-        return self._rate.seconds_for(self._num_texts)
+        return self._rate.seconds_for(self.num_texts)

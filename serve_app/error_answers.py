@@ -13,6 +13,7 @@ from serve_app.request_record import RequestRecord
 from serve_app.schemas import ErrorBody, ErrorDetail, ItemError, ItemErrorDetail
 
 INTERNAL_CODE = "internal_error"
+DOCS_GUIDE = "/docs lists what there is."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +47,7 @@ ERROR_KINDS: Mapping[type[TextlaneError], ErrorKind] = {
     errors.TooManyTokensError: ErrorKind(status=422, code="too_many_tokens"),
     errors.TooManyTextsError: ErrorKind(status=413, code="too_many_texts"),
     errors.BodyTooLargeError: ErrorKind(status=413, code="body_too_large"),
+    errors.ReleaseConflictError: ErrorKind(status=409, code="release_conflict"),
     errors.ServiceError: ErrorKind(status=500, code="service_error"),
     errors.OverloadedError: ErrorKind(status=429, code="overloaded"),
     errors.DeadlineError: ErrorKind(status=504, code="deadline_exceeded"),
@@ -74,16 +76,23 @@ class DescribedError:
     """Seconds to wait before the request is sent again; None where that would not help."""
 
 
-def describe_error(error: Exception, record: RequestRecord) -> DescribedError:
+def describe_error(
+    error: Exception, record: RequestRecord, *, guide: str = DOCS_GUIDE
+) -> DescribedError:
     """Return what the client is told and note it in the request's record.
 
     Only what is meant for the client is shown: a type that is neither a RequestError nor a
     ServiceError has neither message nor field.
+
+    Args:
+        error: what was raised.
+        record: of the request.
+        guide: what tells somebody who asked for no path of ours which there are.
     """
     kind = _kind_of(error)
     message, field = _UNEXPECTED, None
     if isinstance(error, HTTPException):
-        message = f"{error.detail}. /docs lists what there is."
+        message = f"{error.detail}. {guide}"
     elif isinstance(error, RequestError | ServiceError):
         message, field = str(error), error.place
     record.code = kind.code
@@ -98,9 +107,11 @@ def describe_error(error: Exception, record: RequestRecord) -> DescribedError:
     return DescribedError(kind=kind, detail=detail, retry_after_s=retry_after_s)
 
 
-def answer_error(error: Exception, record: RequestRecord) -> ErrorAnswer:
-    """Return the HTTP answer to an exception and note it in the request's record."""
-    described = describe_error(error, record)
+def answer_error(
+    error: Exception, record: RequestRecord, *, guide: str = DOCS_GUIDE
+) -> ErrorAnswer:
+    """Return the HTTP answer to an exception; see ``describe_error``."""
+    described = describe_error(error, record, guide=guide)
     status = described.kind.status
     headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
     if described.retry_after_s is not None:

@@ -1,17 +1,19 @@
 """What surrounds every HTTP request: id, key, deadline, time, and no exception that gets out."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from serve_app.error_answers import ErrorAnswer, answer_error
+from serve_app.error_answers import DOCS_GUIDE, ErrorAnswer, answer_error
 from serve_app.request_headers import (
     DEADLINE_HEADER,
+    RELEASE_KEY_HEADER,
     REQUEST_ID_HEADER,
     ApiKeys,
     read_deadline_s,
+    read_release_key,
     read_request_id,
 )
 from serve_app.request_record import (
@@ -32,13 +34,16 @@ _Headers = dict[bytes, bytes]
 class FrameRules:
     """What holds for every request."""
 
-    version: str
+    version: Callable[[], str]
+    """Tells the stable version, which changes with a promotion."""
     known_paths: frozenset[str]
     """Paths that get figures of their own; all others share one, or a scanner could fill the
     metrics' memory."""
     request_timeout_s: float
     api_keys: Sequence[str] = ()
     """Keys of which one must be sent to the paths under ``/v1/``; none: all may ask."""
+    guide: str = DOCS_GUIDE
+    """Ends the answer to a path that is not there."""
 
 
 class RequestFrame:
@@ -62,7 +67,7 @@ class RequestFrame:
         record = RequestRecord(
             path=path if path in self._rules.known_paths else OTHER_PATH,
             method=scope["method"],
-            version=self._rules.version,
+            version=self._rules.version(),
             timeout_s=self._rules.request_timeout_s,
         )
         scope[_RECORD] = record
@@ -99,11 +104,12 @@ class RequestFrame:
                 self._keys.check(headers.get(b"x-api-key"), headers.get(b"authorization"))
             deadline_s = read_deadline_s(headers.get(DEADLINE_HEADER.lower().encode()), record)
             record.timeout_s = min(record.timeout_s, deadline_s)
+            record.release_key = read_release_key(headers.get(RELEASE_KEY_HEADER.lower().encode()))
             await self._app(scope, receive, send_on)
         except Exception as error:
             if record.has_begun:
                 raise
-            await send_error(answer_error(error, record), send_on)
+            await send_error(answer_error(error, record, guide=self._rules.guide), send_on)
 
 
 class ErrorEdge:

@@ -11,6 +11,7 @@ from serve_app.request_record import RequestRecord
 REQUEST_ID_HEADER = "X-Request-ID"
 DEADLINE_HEADER = "X-Deadline-Ms"
 API_KEY_HEADER = "X-API-Key"
+RELEASE_KEY_HEADER = "X-Release-Key"
 MAX_REQUEST_ID_CHARS = 128
 # Nobody waits for a day; longer numbers would only be there to be converted.
 _MAX_DEADLINE_DIGITS = 8
@@ -80,6 +81,24 @@ def read_request_id(
             remedy="Send a shorter, plain one, or none: then one is made.",
         )
     return given
+
+
+def read_release_key(given: bytes | None) -> str | None:
+    """Return what the split between two versions is by; None where the client does not say.
+
+    Raises:
+        InvalidRequestError: it is empty, too long or not plain.
+    """
+    if given is None:
+        return None
+    text = given.decode("latin-1")
+    if not is_request_id(text):
+        raise InvalidRequestError(
+            f"must be 1 to {MAX_REQUEST_ID_CHARS} printable ASCII characters",
+            place=RELEASE_KEY_HEADER,
+            remedy="Send a stable name of your client, such as a hash of its user's id, or none.",
+        )
+    return text
 
 
 def read_deadline_s(given: bytes | None, record: RequestRecord) -> float:

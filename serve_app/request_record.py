@@ -21,6 +21,8 @@ class RequestRecord:
     method: str
     version: str = ""
     request_id: str = ""
+    release_key: str | None = None
+    """What keeps a client with one version while a release is under way; None: its request id."""
     started_s: float = field(default_factory=time.perf_counter)
     timeout_s: float = 30.0
     """Seconds from ``started_s`` in which the client wants its answer."""
@@ -38,6 +40,8 @@ class RequestRecord:
     num_texts: int = 0
     num_failed: int = 0
     """Texts of a list that have an error in the place of an answer."""
+    num_let_down: int = 0
+    """Of them, those that were good and that the service failed."""
     num_tokens: int = 0
     num_truncated: int = 0
     lane: str = ""

@@ -42,7 +42,7 @@ class RpcCaller:
 
     def __init__(self, folder, *, api_keys=(), **settings):
         self.door = Door(folder, **settings)
-        self.rpc = RpcDoor(self.door.service, observers=[self.door.observer], api_keys=api_keys)
+        self.rpc = RpcDoor(self.door.versions, observers=[self.door.observer], api_keys=api_keys)
 
     @property
     def record(self):

@@ -16,7 +16,8 @@ from pipeline.contract.errors import ConfigError
 from pipeline.contract.settings import Loaded, Settings, load_settings
 
 ENV_PREFIX = "TEXTLANE"
-_SERVING_PREFIX = "TEXTLANE_SERVE__"
+_FOREIGN_PREFIXES = ("TEXTLANE_SERVE__", "TEXTLANE_RELEASE_")
+"""Of the settings of serving and of `textlane release`."""
 _PACKAGE_SCHEME = "package://"
 
 
@@ -166,7 +167,7 @@ def load_job(file: Path, sets: Sequence[str] = ()) -> Loaded[JobConfig]:
         ConfigError: with field, value and remedy.
     """
     return load_settings(
-        JobConfig, file=file, env_prefix=ENV_PREFIX, foreign_prefixes=(_SERVING_PREFIX,), sets=sets
+        JobConfig, file=file, env_prefix=ENV_PREFIX, foreign_prefixes=_FOREIGN_PREFIXES, sets=sets
     )
 
 

@@ -11,8 +11,10 @@ from serve_app.error_answers import describe_error
 from serve_app.request_headers import (
     API_KEY_HEADER,
     DEADLINE_HEADER,
+    RELEASE_KEY_HEADER,
     ApiKeys,
     read_deadline_s,
+    read_release_key,
     read_request_id,
 )
 from serve_app.request_record import (
@@ -25,7 +27,7 @@ from serve_app.request_record import (
 from serve_app.rpc.messages import build_response, parse_message
 from serve_app.rpc.predict_pb2 import PredictResponse
 from serve_app.rpc.predictor import PREDICT_METHOD
-from serve_app.service import PredictService
+from serve_app.versions import Versions
 
 REQUEST_ID_KEY = "request_id"
 """As Ray Serve calls it: it makes one where the client sends none, and sends it back."""
@@ -74,19 +76,19 @@ class RpcDoor:
 
     def __init__(
         self,
-        service: PredictService,
+        versions: Versions,
         *,
         observers: Sequence[RequestObserver],
         api_keys: Sequence[str] = (),
     ) -> None:
-        """Take the service that answers.
+        """Take the versions that answer.
 
         Args:
-            service: what answers.
+            versions: what answers.
             observers: receive every request at its end.
             api_keys: one of them must be sent; none: all may ask.
         """
-        self._service = service
+        self._versions = versions
         self._observers = observers
         self._keys = ApiKeys(api_keys)
 
@@ -99,8 +101,8 @@ class RpcDoor:
         record = RequestRecord(
             path=PREDICT_METHOD,
             method=_METHOD,
-            version=self._service.served.version,
-            timeout_s=self._service.served.limits.request_timeout_s,
+            version=self._versions.stable_version(),
+            timeout_s=self._versions.stable.served.limits.request_timeout_s,
         )
         try:
             return await self._answer(message, context, record)
@@ -122,11 +124,19 @@ class RpcDoor:
         self._keys.check(_value(sent, API_KEY_HEADER), _value(sent, "authorization"))
         deadline_s = read_deadline_s(_value(sent, DEADLINE_HEADER), record)
         record.timeout_s = min(record.timeout_s, deadline_s)
-        max_bytes = self._service.served.limits.max_body_bytes
+        record.release_key = read_release_key(_value(sent, RELEASE_KEY_HEADER))
+        max_bytes = self._versions.stable.served.limits.max_body_bytes
         request = parse_message(message, max_bytes=max_bytes)
-        outcomes = await self._service.predict(request, record)
-        response = build_response(outcomes, record, is_list=request.texts is not None)
+        service, split = self._versions.stable, self._versions.split
+        if split is not None:
+            service = split.choose(record)
+        record.version = service.version
+        prediction = await service.predict(request, record)
+        is_list = request.texts is not None
+        response = build_response(prediction.outcomes, record, is_list=is_list)
         record.status = HTTPStatus.OK
+        if split is not None:
+            split.after_answer(request, record, prediction)
         return response
 
 

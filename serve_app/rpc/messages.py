@@ -35,7 +35,7 @@ def parse_message(message: bytes, *, max_bytes: int) -> PredictRequest:
         field.name: list(value) if field.is_repeated else value
         for field, value in asked.ListFields()
     }
-    return build_request(fields, remedy=_EXAMPLE)
+    return build_request(fields, PredictRequest, remedy=_EXAMPLE)
 
 
 def build_response(
