@@ -20,8 +20,8 @@ from serve_app.release.traffic import TrafficLog
 from serve_app.release.version_loader import VersionLoader
 from serve_app.request_log import RequestLog
 from serve_app.rpc.door import CallContext, RpcDoor
-from serve_app.rpc.predictor import PREDICT_METHOD
 from serve_app.rpc.predict_pb2 import PredictResponse
+from serve_app.rpc.predictor import PREDICT_METHOD
 from serve_app.versions import Untold, Versions
 
 # What is logged here stands in the replica's own file, which Ray rotates and its dashboard shows.

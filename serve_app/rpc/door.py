@@ -37,6 +37,7 @@ STATUS_CODES: Mapping[int, grpc.StatusCode] = {
     HTTPStatus.UNAUTHORIZED: grpc.StatusCode.UNAUTHENTICATED,
     # Not RESOURCE_EXHAUSTED, which clients take for "later".
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: grpc.StatusCode.INVALID_ARGUMENT,
+    HTTPStatus.CONFLICT: grpc.StatusCode.FAILED_PRECONDITION,
     HTTPStatus.UNPROCESSABLE_ENTITY: grpc.StatusCode.INVALID_ARGUMENT,
     HTTPStatus.TOO_MANY_REQUESTS: grpc.StatusCode.RESOURCE_EXHAUSTED,
     HTTPStatus.INTERNAL_SERVER_ERROR: grpc.StatusCode.INTERNAL,
