@@ -71,6 +71,7 @@ def describe_server(server: Server, manifest: BundleManifest) -> list[str]:
         f"ready: {plan.base_url} serves {plan.bundle}",
         f"try:   {curl_line(plan, manifest)}",
         *([f"grpc:  {plan.grpc_address}, textlane.v1.Predictor"] if plan.grpc_port else []),
+        *([f"releases:  http://127.0.0.1:{plan.admin_port}/release"] if plan.admin_port else []),
         f"dashboard: http://127.0.0.1:{plan.dashboard_port}"
         + (f" (token: {path})" if (path := server.environ.get("RAY_AUTH_TOKEN_PATH")) else ""),
         f"metrics:   http://127.0.0.1:{server.metrics_port}/metrics",
@@ -123,6 +124,8 @@ def _known_ports(server: Server) -> dict[int, str]:
         if (number := server.environ.get(name)) is not None
     }
     known[plan.dashboard_port] = "Ray's dashboard; asks for the token"
+    if plan.admin_port is not None:
+        known[plan.admin_port] = "releases, /release"
     if server.metrics_port is not None:
         known[server.metrics_port] = "metrics of this machine, /metrics"
     known[plan.port] = "requests"

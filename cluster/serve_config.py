@@ -19,6 +19,8 @@ from pipeline.contract.settings import read_yaml_mapping
 
 _ENV_PREFIX = "TEXTLANE_SERVE__"
 _BUNDLE = "bundle"
+_ADMIN_PORT = "admin_port"
+_DEFAULT_ADMIN_PORT = 8002
 _LOOPBACK = "127.0.0.1"
 _HINT = "serve_app/config.yaml is a complete Ray Serve file."
 GRPC_FUNCTION = "serve_app.rpc.predictor.add_predictor"
@@ -58,11 +60,13 @@ class ServingPlan:
     """IP address that takes requests."""
     port: int
     dashboard_port: int
-    grpc_port: int | None = None
-    """None where there is no gRPC."""
+    admin_port: int | None
+    """Where releases are started and seen; None: it is set to one that the server takes itself."""
     with_haproxy: bool
     settings: dict[str, str]
     """Environment variables that carry the settings of the command line."""
+    grpc_port: int | None = None
+    """None where there is no gRPC."""
 
     @property
     def base_url(self) -> str:
@@ -105,6 +109,7 @@ def plan_serving(options: ServeOptions, environ: Mapping[str, str]) -> ServingPl
     demand_bundle(bundle, named_by="--bundle")
     arguments[_BUNDLE] = str(bundle)
     settings.pop(f"{_ENV_PREFIX}{_BUNDLE.upper()}", None)
+    admin_port = _choose_admin_port({**environ, **settings}, arguments)
     http = config["http_options"]
     host = _read_host(str(options.host or http["host"]))
     port = _choose_port(host, int(http["port"]) if options.port is None else options.port)
@@ -118,6 +123,7 @@ def plan_serving(options: ServeOptions, environ: Mapping[str, str]) -> ServingPl
         port=port,
         dashboard_port=_choose_dashboard_port(options.dashboard_port),
         grpc_port=grpc_port,
+        admin_port=admin_port,
         with_haproxy=options.with_haproxy,
         settings=settings,
     )
@@ -192,6 +198,16 @@ def in_words_of_the_command(message: str, settings: Mapping[str, str]) -> str:
     for name in settings:
         message = message.replace(f"environment {name}", "--set")
     return message
+
+
+def _choose_admin_port(environ: Mapping[str, str], arguments: dict[str, Any]) -> int | None:
+    """Return the port for releases; where none is given, one that is free goes into arguments."""
+    given = environ.get(f"{_ENV_PREFIX}{_ADMIN_PORT.upper()}", arguments.get(_ADMIN_PORT))
+    if given is None:
+        arguments[_ADMIN_PORT] = free_port(_LOOPBACK, preferred=_DEFAULT_ADMIN_PORT)
+        return int(arguments[_ADMIN_PORT])
+    # What is no port, the service itself will refuse in its own words.
+    return int(given) or None if str(given).isdigit() else None
 
 
 def _find_bundle(

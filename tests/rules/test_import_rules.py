@@ -18,7 +18,11 @@ RAY_RIM = {
     "serve_app/app.py",
     "serve_app/ingress.py",
     "serve_app/lane.py",
+    "serve_app/lane_deployment.py",
     "serve_app/metrics.py",
+    "serve_app/release/desk_replica.py",
+    "serve_app/release/lane_apps.py",
+    "serve_app/release/version_loader.py",
     "serve_app/remote_lane.py",
 }
 

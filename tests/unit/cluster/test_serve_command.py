@@ -61,6 +61,7 @@ def test_the_example_request_is_of_the_models_kind(tmp_path, task, takes_pairs, 
         host="0.0.0.0",
         port=8000,
         dashboard_port=1,
+        admin_port=None,
         with_haproxy=True,
         settings={},
     )

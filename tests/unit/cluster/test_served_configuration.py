@@ -236,3 +236,18 @@ def test_a_mistake_in_a_set_is_told_as_one():
     message = in_words_of_the_command("environment TEXTLANE_SERVE__FOO: foo: unknown", settings)
 
     assert message == "--set: foo: unknown"
+
+
+def test_the_port_for_releases_is_the_one_that_is_set_or_one_that_is_free(bundles, write_config):
+    bare = write_config(bundle=str(bundles / "file"))
+    in_file = {"bundle": str(bundles / "file"), "admin_port": 9003}
+    environ = {"TEXTLANE_SERVE__ADMIN_PORT": "9002"}
+
+    free = plan_serving(ServeOptions(config=bare), {})
+    by_set = plan_serving(ServeOptions(config=bare, sets=("admin_port=9001",)), environ)
+    by_environment = plan_serving(ServeOptions(config=bare), environ)
+    any_port = plan_serving(ServeOptions(config=bare, sets=("admin_port=0",)), {})
+
+    assert free.admin_port == free.config["applications"][0]["args"]["admin_port"] > 0
+    assert (by_set.admin_port, by_environment.admin_port, any_port.admin_port) == (9001, 9002, None)
+    assert plan_serving(ServeOptions(config=write_config(**in_file)), {}).admin_port == 9003
