@@ -1,6 +1,6 @@
 """What batching does: one text a run against up to 32, and how full batches are.
 
-    python tests/perf/serving_batches.py BUNDLE [--seconds 8] [--connections 128]
+    python tests/perf/serving_batches.py BUNDLE [--seconds 8] [--connections 256]
 
 For each setting of textlane: throughput and latency of short texts over many connections, of one
 connection alone, and from the service's own metrics the mean batch, the padding and how busy the
@@ -37,7 +37,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("bundle", type=lambda text: Path(text).resolve())
     parser.add_argument("--seconds", type=int, default=8)
-    parser.add_argument("--connections", type=int, default=128)
+    parser.add_argument("--connections", type=int, default=256)
     parser.add_argument("--peers", nargs="+", default=list(SETTINGS), choices=SETTINGS)
     options = parser.parse_args()
     options.threads, options.envs = 2, Path("outputs/peers")

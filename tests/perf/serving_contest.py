@@ -101,6 +101,8 @@ def running(
     name: str, folder: Path, options: argparse.Namespace
 ) -> Iterator[tuple[str, float, int]]:
     """Give the address, seconds to the first answer and the session id of a started peer."""
+    # A program that is told to end, as `timeout` does, takes the peer with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     peer, port = PEERS_BY_NAME[name], free_port()
     model = json.loads((options.bundle / "manifest.json").read_text())["default_model"]
     values = {"port": port, "bundle": options.bundle}
