@@ -3,7 +3,7 @@
     pytest -m perf -s tests/perf/test_release_simulation.py
 
 A thousand releases of each kind at 20 requests/s; the figures stand in RESULTS.md. The small,
-seeded sibling that runs with the unit tests is tests/unit/serve_app/test_release_simulation.py.
+seeded sibling that runs with the unit tests is tests/unit/serve_app/test_simulated_releases.py.
 """
 
 from collections import Counter
