@@ -81,6 +81,12 @@ def serving(bundle, *options):
         assert left == {}
 
 
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
 def addresses_of_this_machine():
     """Return an address other than loopback, if the machine has one."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
