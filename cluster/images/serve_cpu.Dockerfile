@@ -6,7 +6,8 @@ FROM python:3.11-slim-bookworm AS pins
 # A stage of its own: pyproject.toml changes more often than the requirements in it, and only what
 # comes out here decides whether the packages are installed anew.
 COPY pyproject.toml /tmp/
-RUN python -c "import tomllib; p = tomllib.load(open('/tmp/pyproject.toml', 'rb'))['project']; \
+RUN python -c "import pathlib, tomllib; \
+    p = tomllib.loads(pathlib.Path('/tmp/pyproject.toml').read_text())['project']; \
     print(*p['dependencies'], *p['optional-dependencies']['serve'], sep='\n')" > /requirements.txt
 
 FROM python:3.11-slim-bookworm

