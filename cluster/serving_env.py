@@ -41,6 +41,15 @@ class ServingPlace:
     """IP address on which HAProxy takes requests."""
 
 
+def ray_folder(folder: Path) -> Path:
+    """Return where in our folder Ray's session goes.
+
+    Ray opens its folder to all users of the machine (mode 777). In ours lie HAProxy's script and
+    the socket by which it is commanded: whoever writes there, runs code as the server's user.
+    """
+    return folder / "r"
+
+
 def serving_environ(environ: Mapping[str, str], place: ServingPlace) -> dict[str, str]:
     """Return the environment for Ray's processes; what the user set beats our choices.
 
@@ -52,7 +61,7 @@ def serving_environ(environ: Mapping[str, str], place: ServingPlace) -> dict[str
     folder = str(place.folder)
     result = {**_chosen(environ, place), **environ}
     # These are not choices: they keep this Ray apart from every other one on the machine.
-    result.update(RAY_TMPDIR=folder, TMPDIR=folder)
+    result.update(RAY_TMPDIR=str(ray_folder(place.folder)), TMPDIR=folder)
     result.update({name: str(place.folder / file) for name, file in _HAPROXY_FILES.items()})
     result["RAY_SERVE_HAPROXY_SERVER_STATE_BASE"] = folder
     result["RAY_SERVE_ENABLE_HA_PROXY"] = "1" if place.with_haproxy else "0"

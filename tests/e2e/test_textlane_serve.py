@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import signal
+import stat
 import threading
 import time
 from collections import Counter
@@ -88,6 +89,12 @@ def test_metrics_and_dashboard_are_where_it_says(server):
     assert httpx.get(f"{url}/api/serve/applications/").status_code == httpx.codes.UNAUTHORIZED
     answer = httpx.get(f"{url}/api/serve/applications/", headers=with_token, timeout=60)
     assert answer.json()["applications"]["textlane"]["status"] == "RUNNING"
+
+
+def test_no_other_user_reads_or_changes_its_files(server):
+    # Ray opens its own folder to all; it is in ours, which lets nobody through.
+    assert stat.S_IMODE(server.folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE((server.folder / "ray_token").stat().st_mode) == 0o600
 
 
 @pytest.mark.skipif(PROMETHEUS is None, reason="no Prometheus: apt-get install prometheus")
