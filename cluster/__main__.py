@@ -8,7 +8,6 @@ from pathlib import Path
 from rich.console import Console
 
 from cluster import COMMANDS
-from cluster.demo import DemoOptions, run_demo
 from cluster.serve_command import run_serve
 from cluster.serve_config import ServeOptions, default_config
 from pipeline.contract.errors import TextlaneError
@@ -134,6 +133,9 @@ def _add_demo(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
 
 
 def _demo(options: argparse.Namespace, console: Console) -> None:
+    # Imported when asked for: it reads shards, and a serving install has no pyarrow.
+    from cluster.demo import DemoOptions, run_demo
+
     del console  # It shows its table on standard output and its stages in its own way.
     run_demo(
         DemoOptions(
