@@ -139,6 +139,9 @@ def _add_demo(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
 
 
 def _demo(options: argparse.Namespace, console: Console) -> None:
+    # Imported when asked for: it reads shards, and a serving install has no pyarrow.
+    from cluster.demo import DemoOptions, run_demo
+
     del console  # It shows its table on standard output and its stages in its own way.
     # It reads shards, for which a serving install has no packages.
     from cluster.demo import DemoOptions, run_demo

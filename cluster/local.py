@@ -19,6 +19,7 @@ import yaml
 from pydantic import ValidationError
 
 from cluster.loopback import NODE_ADDRESS, WORKER_HOOK
+from cluster.serving_env import ray_folder
 from cluster.serving_state import ServingState, write_state
 from pipeline.contract.errors import ConfigError, TextlaneError
 from pipeline.contract.interrupts import heed_stop_signals
@@ -128,7 +129,7 @@ def _start_ray(folder: Path, *, dashboard_port: int) -> None:
         dashboard_host=NODE_ADDRESS,
         dashboard_port=dashboard_port,
         runtime_env={"worker_process_setup_hook": WORKER_HOOK},
-        _temp_dir=str(folder),
+        _temp_dir=str(ray_folder(folder)),
     )
     heed_stop_signals()  # Ray puts its own handler of SIGTERM in the place of ours.
 

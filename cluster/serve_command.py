@@ -11,8 +11,11 @@ from rich.console import Console
 from cluster.listening import ListeningPort
 from cluster.serve_config import ServeOptions, ServingPlan, plan_serving
 from cluster.serving import Server, serving
+from cluster.serving_env import ray_folder
 from pipeline.contract.bundle import BundleManifest, load_bundle
 
+_DISCOVERY_NAME = "prom_metrics_service_discovery.json"
+"""Ray's list of where metrics are, for Prometheus; renewed as nodes come and go."""
 _PURPOSES = {
     "RAY_SERVE_HAPROXY_STATS_PORT": "HAProxy's statistics, /stats",
     "RAY_SERVE_HAPROXY_METRICS_PORT": "HAProxy's metrics, /metrics",
@@ -75,7 +78,8 @@ def describe_server(server: Server, manifest: BundleManifest) -> list[str]:
         f"dashboard: http://127.0.0.1:{plan.dashboard_port}"
         + (f" (token: {path})" if (path := server.environ.get("RAY_AUTH_TOKEN_PATH")) else ""),
         f"metrics:   http://127.0.0.1:{server.metrics_port}/metrics",
-        f"logs:      {server.folder / 'session_latest' / 'logs'}",
+        f"prometheus: {ray_folder(server.folder) / _DISCOVERY_NAME} (see cluster/monitoring)",
+        f"logs:      {ray_folder(server.folder) / 'session_latest' / 'logs'}",
         *describe_ports(server.listening(), _known_ports(server)),
         "Ctrl-C stops it.",
     ]

@@ -10,24 +10,13 @@ from pathlib import Path
 from cluster.haproxy import find_haproxy, write_haproxy_starter
 from cluster.listening import join_address
 from cluster.loopback import FRONT_DOOR
+from cluster.ray_settings import Scope, values_for
 
 _LOOPBACK = "127.0.0.1"
 _TOKEN_NAME = "ray_token"
+_AUTH_MODE = "RAY_AUTH_MODE"
 _ONE_MACHINE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-"""With 0 Ray takes 127.0.0.1 as its node's address, whatever the system, and binds its processes
-to that alone; no other machine can join. Without it Ray replaces 127.0.0.1 by the machine's."""
-_DRAIN_S = "2"
-"""Seconds that a stopping ingress replica still takes requests, while HAProxy learns of it;
-chosen: HAProxy reloads within a second. Ray's 30 would also be the time that Ctrl-C takes."""
-_RETRY_ON = "conn-failure empty-response"
-"""When HAProxy asks another replica: also when one was lost before it answered, since asking
-twice does no harm here. Of 8 requests in the hands of a killed ingress 2 to 4 were lost, not 8."""
-_CHECK_PERIOD_S = "1"
-"""Seconds between Ray's checks of HAProxy; three must fail before it is replaced. Measured on
-2 cores, HAProxy killed under load: answers again after 6 s, with Ray's 10 after 24 s."""
-_MAX_GRPC_BYTES = str(16 * 1024 * 1024)
-"""Bytes of one gRPC message; longer ones are refused unread. Ray's default is 2 GiB. Chosen: four
-times what ``max_body_bytes`` allows by default, so that what is a little over it is told so."""
+"""With 0 this node is 127.0.0.1 and no other can join; see ``ray_settings``."""
 # Short names: see the longest folder in serving.py.
 _HAPROXY_FILES = {
     "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": "haproxy.cfg",
@@ -57,6 +46,15 @@ class ServingPlace:
     """Port that takes them by gRPC, if one does."""
 
 
+def ray_folder(folder: Path) -> Path:
+    """Return where in our folder Ray's session goes.
+
+    Ray opens its folder to all users of the machine (mode 777). In ours lie HAProxy's script and
+    the socket by which it is commanded: whoever writes there, runs code as the server's user.
+    """
+    return folder / "r"
+
+
 def serving_environ(environ: Mapping[str, str], place: ServingPlace) -> dict[str, str]:
     """Return the environment for Ray's processes; what the user set beats our choices.
 
@@ -68,7 +66,7 @@ def serving_environ(environ: Mapping[str, str], place: ServingPlace) -> dict[str
     folder = str(place.folder)
     result = {**_chosen(environ, place), **environ}
     # These are not choices: they keep this Ray apart from every other one on the machine.
-    result.update(RAY_TMPDIR=folder, TMPDIR=folder)
+    result.update(RAY_TMPDIR=str(ray_folder(place.folder)), TMPDIR=folder)
     result.update({name: str(place.folder / file) for name, file in _HAPROXY_FILES.items()})
     result["RAY_SERVE_HAPROXY_SERVER_STATE_BASE"] = folder
     result["RAY_SERVE_ENABLE_HA_PROXY"] = "1" if place.with_haproxy else "0"
@@ -83,7 +81,7 @@ def serving_environ(environ: Mapping[str, str], place: ServingPlace) -> dict[str
         if place.grpc_port is not None:
             # Ray's proxy always asks for all interfaces; HAProxy is told in its file.
             result[FRONT_DOOR] = join_address(place.host, place.grpc_port)
-    if "RAY_AUTH_MODE" not in environ:
+    if _AUTH_MODE not in environ:
         # Otherwise Ray saves a token in the home folder. A file, as every process of the user
         # and each `ps e` shows an environment.
         result.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=str(_write_token(place.folder)))
@@ -93,14 +91,9 @@ def serving_environ(environ: Mapping[str, str], place: ServingPlace) -> dict[str
 
 def _chosen(environ: Mapping[str, str], place: ServingPlace) -> dict[str, str]:
     """Return the variables for which the user's value, if there is one, is taken."""
-    chosen = {
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
-        "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": _DRAIN_S,
-        "RAY_SERVE_HAPROXY_RETRY_ON": _RETRY_ON,
-        "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": _CHECK_PERIOD_S,
-        "RAY_SERVE_GRPC_MAX_MESSAGE_SIZE": _MAX_GRPC_BYTES,
-    }
+    chosen = values_for(Scope.ALL, Scope.SERVING)
+    # Not without a token, which is made only where the user has no way of his own.
+    del chosen[_AUTH_MODE]
     if place.with_haproxy:
         chosen.update(
             {

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from pipeline.config.data import BucketSettings, DataSettings, Task
 from pipeline.config.export import ExportSettings
-from pipeline.config.fields import Count, Lenient, Location
+from pipeline.config.fields import Count, Lenient, Location, PositiveFloat
 from pipeline.config.model import ModelSettings
 from pipeline.config.train import TrainSettings
 from pipeline.contract.errors import ConfigError
@@ -95,7 +95,15 @@ class JobConfig(Settings):
     task: Annotated[Task, Lenient] = Task.SEQUENCE
     """What is predicted."""
     output_dir: Annotated[str, Field(min_length=1)]
-    """Folder of the job's shards, checkpoints, report and bundle."""
+    """Folder of the job's shards, checkpoints, report and bundle, on this machine or on a volume
+    that all of the cluster's machines mount at the same place."""
+    storage_path: Location | None = None
+    """Where output_dir is kept too, on any file system that fsspec knows
+    (``s3://bucket/jobs/mine``): a machine whose output_dir is empty or older goes on from there;
+    null keeps it nowhere else."""
+    storage_every_s: PositiveFloat = 60.0
+    """Seconds between looks for what is new to be stored; up to that much work is done again
+    after a machine is lost. It is stored at the end as well, and when the command is stopped."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     """Seed of sampling, row order, new weights and dropout."""
     data: DataSettings
@@ -106,6 +114,16 @@ class JobConfig(Settings):
     export: ExportSettings = ExportSettings()
     ray: RaySettings = RaySettings()
     mlflow: MlflowSettings = MlflowSettings()
+
+    @field_validator("output_dir")
+    @classmethod
+    def _demand_path(cls, output_dir: str) -> str:
+        if "://" in output_dir:
+            raise ValueError(
+                f"it must be a path, got the location {output_dir}. Set storage_path to it, and "
+                "output_dir to a folder of this machine."
+            )
+        return output_dir
 
     @model_validator(mode="after")
     def _demand_possible_pairs(self) -> "JobConfig":

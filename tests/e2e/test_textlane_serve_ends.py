@@ -78,14 +78,26 @@ def test_a_killed_command_takes_its_server_with_it(bundle):
         assert list(server.scratch.iterdir()) == []
 
 
-def test_it_serves_without_haproxy_too(bundle):
-    with serving(bundle, "--no-haproxy", "--grpc-port", "0") as server:
+def test_it_serves_without_haproxy_too_and_no_secret_or_text_is_in_a_log(bundle):
+    key = {"X-API-Key": "key-of-a-client"}
+    options = ("--no-haproxy", "--grpc-port", "0", "--set", f"api_keys={list(key.values())}")
+    # A line of a request is written at once and not with a thousand others.
+    with serving(bundle, *options, RAY_SERVE_REQUEST_PATH_LOG_BUFFER_SIZE="1") as server:
         server.wait_for("Ctrl-C stops it.")
 
-        assert httpx.post(f"{server.base_url}/v1/predict", json=TEXT).json()["label"] == "positive"
+        url = f"{server.base_url}/v1/predict"
+        refused = httpx.post(url, json=TEXT, headers={"X-API-Key": "key-of-a-stranger"})
+        assert refused.status_code == httpx.codes.UNAUTHORIZED
+        assert httpx.post(url, json=TEXT, headers=key).json()["label"] == "positive"
         with grpc.insecure_channel(grpc_address(server)) as channel:
-            answer = PredictorStub(channel).Predict(PredictRequest(**TEXT), timeout=30)
+            answer = PredictorStub(channel).Predict(
+                PredictRequest(**TEXT), timeout=30, metadata=[("x-api-key", key["X-API-Key"])]
+            )
         assert answer.answers[0].answer.label == "positive"
+        logged, token = server.logged(), (server.folder / "ray_token").read_text()
+        assert '"code": "unauthorized"' in logged
+        for secret in (token, key["X-API-Key"], "key-of-a-stranger", TEXT["text"]):
+            assert secret not in logged
         assert "haproxy" not in server.said
         assert "warning" not in server.said
         assert server.pids_of("/haproxy -db") == []

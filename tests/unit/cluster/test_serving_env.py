@@ -37,7 +37,7 @@ def test_what_the_user_set_beats_our_choices_but_not_the_places(place, tmp_path)
     assert environ["RAY_SERVE_THROUGHPUT_OPTIMIZED"] == "0"
     assert environ["RAY_SERVE_HAPROXY_STATS_PORT"] == "12345"
     assert environ["PATH"] == "/bin"
-    assert environ["RAY_TMPDIR"] == str(tmp_path)
+    assert environ["RAY_TMPDIR"] == str(tmp_path / "r")
     assert "RAY_ADDRESS" not in environ
 
 
