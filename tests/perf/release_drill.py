@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import random
+import re
 import signal
 import sys
 import tempfile
@@ -133,29 +134,17 @@ class Drill:
 
     def up(self):
         self._stack = ExitStack()
-        settings = ("lane_num_cpus=0.15", "threads_per_replica=1", "admin_port=0")
+        settings = ("lane_num_cpus=0.15", "threads_per_replica=1")
         sets = [part for setting in settings for part in ("--set", setting)]
         self.server = self._stack.enter_context(serving(self.bundles["v1"].folder, *sets))
         self.server.wait_for("Ctrl-C stops it.")
         self.admin = self._stack.enter_context(httpx.Client(timeout=30.0, trust_env=False))
-        self.admin.base_url = f"http://127.0.0.1:{self._admin_port()}"
+        # A desk that is started again takes the same port.
+        self.admin.base_url = re.search(r"releases: +(http://[^/]+)/", self.server.said)[1]
         self.load = self._stack.enter_context(Load(self.server.base_url, rate=self.rate))
 
     def down(self):
         self._stack.close()
-
-    def _admin_port(self):
-        """Return the loopback port on which the desk answers: one of those that it listens on."""
-        lines = [line for line in self.server.said.splitlines() if ":ReleaseDesk:" in line]
-        ports = [int(part) for line in lines for part in line.split() if part.isdigit()]
-        for port in ports:
-            try:
-                answer = httpx.get(f"http://127.0.0.1:{port}/v1/release", timeout=2.0)
-                if answer.status_code == 200:
-                    return port
-            except httpx.HTTPError:
-                continue
-        raise SystemExit(f"no admin port among {ports}")
 
     def status(self):
         try:
