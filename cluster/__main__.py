@@ -143,9 +143,6 @@ def _demo(options: argparse.Namespace, console: Console) -> None:
     from cluster.demo import DemoOptions, run_demo
 
     del console  # It shows its table on standard output and its stages in its own way.
-    # It reads shards, for which a serving install has no packages.
-    from cluster.demo import DemoOptions, run_demo
-
     run_demo(
         DemoOptions(
             job_config=options.config,

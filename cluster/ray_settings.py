@@ -189,6 +189,9 @@ RAY_SETTINGS = (
         name="RAY_SERVE_FALLBACK_PROXY_HTTP_PORT", value=None, scope=Scope.SERVING, why="As above."
     ),
     RaySetting(
+        name="RAY_SERVE_FALLBACK_PROXY_GRPC_PORT", value=None, scope=Scope.SERVING, why="As above."
+    ),
+    RaySetting(
         name="RAY_SERVE_REQUEST_PATH_LOG_BUFFER_SIZE",
         value=None,
         scope=Scope.SERVING,

@@ -8,10 +8,11 @@ from typing import Any
 
 from cluster.monitoring.node_panels import NODES
 from cluster.monitoring.panels import Panel, Query, Row
+from cluster.monitoring.release_panels import RELEASE
 from cluster.monitoring.serving_panels import LANES, REPLICAS, SERVICE
 from cluster.monitoring.training_panels import TRAINING
 
-ROWS = (SERVICE, LANES, REPLICAS, TRAINING, NODES)
+ROWS = (SERVICE, LANES, REPLICAS, RELEASE, TRAINING, NODES)
 DASHBOARD = Path(__file__).with_name("textlane_dashboard.json")
 VARIABLES = {
     "lane": ("ray_textlane_requests_total", "Lane"),
