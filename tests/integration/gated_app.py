@@ -24,7 +24,12 @@ def gated_client(folder, *, num_connections=100, **settings):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(serve_app.app, "Lane", GatedLane)
         application = serve_app.app.build_app(
-            {"bundle": str(folder / "bundle"), "threads_per_replica": 1, **settings}
+            {
+                "bundle": str(folder / "bundle"),
+                "threads_per_replica": 1,
+                "admin_port": 0,
+                **settings,
+            }
         )
     try:
         serve.run(application, name="gated", route_prefix="/")

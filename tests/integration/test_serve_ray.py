@@ -57,7 +57,7 @@ def serve_url(ray_cluster, bundle_dir, grpc_port):
         proxy_location="HeadOnly",
     )
     try:
-        args = {"bundle": str(bundle_dir), "threads_per_replica": 1}
+        args = {"bundle": str(bundle_dir), "threads_per_replica": 1, "admin_port": 0}
         serve.run(build_app({**args, "max_body_bytes": 20_000}), name="tiny", route_prefix="/")
         # Waits a second for a second text, gives up just after, and holds two texts at most.
         strict = {
@@ -174,7 +174,7 @@ def test_health_model_and_openapi_are_there(client):
     assert client.get("/healthz").json() == {"status": "alive"}
     assert ready == {"status": "ready", "version": model["version"]}
     assert model["labels"] == ["negative", "positive"]
-    assert set(document["paths"]) == {PREDICT, "/healthz", "/readyz", "/v1/model"}
+    assert set(document["paths"]) == {PREDICT, "/v1/feedback", "/healthz", "/readyz", "/v1/model"}
 
 
 def test_answer_that_is_not_there_in_time_is_504(strict):
@@ -262,7 +262,7 @@ def test_no_replica_has_torch_in_memory(client):
 
     maps = [Path(f"/proc/{pid}/maps").read_text() for pid in pids]
 
-    assert len(pids) == 3
+    assert len(pids) == 4
     assert any("onnxruntime" in text for text in maps)
     assert not any("torch" in text for text in maps)
 
