@@ -133,7 +133,7 @@ class Deployer:
 
     def __init__(self, server):
         logs = Path(re.search(r"^logs: +(\S+)$", server.said, flags=re.M)[1])
-        self._config = yaml.safe_load((logs.parents[1] / "serve.yaml").read_text())
+        self._config = yaml.safe_load((logs.parents[2] / "serve.yaml").read_text())
         url, token = re.search(
             r"^dashboard: (\S+) \(token: (\S+)\)$", server.said, flags=re.M
         ).groups()
