@@ -97,7 +97,7 @@ def test_node_killed_in_mid_step_changes_nothing_of_what_is_learned(tmp_path, on
 
 def test_node_that_joins_is_taken_up_without_a_step_lost(tmp_path):
     job = build_job(
-        tmp_path / "grown", num_workers=[1, 2], epochs=10**6, checkpoint_every_steps=10**9
+        tmp_path / "grown", num_workers=(1, 2), epochs=10**6, checkpoint_every_steps=10**9
     )
     with cluster() as nodes:
         nodes.add(cpus=0, is_head=True)
