@@ -91,7 +91,8 @@ class Cluster:
 
     @property
     def head(self):
-        return self.nodes[0]
+        """The last that was started: a head may be killed and followed by another."""
+        return next(node for node in reversed(self.nodes) if node.name == "head")
 
     @property
     def gcs(self):

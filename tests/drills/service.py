@@ -3,7 +3,8 @@
 import subprocess
 import time
 from collections import Counter
-from dataclasses import dataclass
+from http import HTTPStatus
+from itertools import pairwise
 
 import httpx
 import yaml
@@ -22,10 +23,10 @@ def serving_settings():
     return settings
 
 
-def deploy(cluster, folder, *, deployments=(), **arguments):
+def deploy(cluster, folder, *, deployments=(), proxies="EveryNode", **arguments):
     """Deploy the application on the running cluster, as `serve run` does."""
     config = {
-        "proxy_location": "EveryNode",
+        "proxy_location": proxies,
         "http_options": {"host": "0.0.0.0", "port": PORT},
         "logging_config": {"encoding": "JSON", "enable_access_log": False},
         "applications": [
@@ -33,7 +34,7 @@ def deploy(cluster, folder, *, deployments=(), **arguments):
                 "name": "textlane",
                 "route_prefix": "/",
                 "import_path": "serve_app.app:build_app",
-                "args": {"threads_per_replica": 1, "admin_port": 0, **arguments},
+                "args": {"threads_per_replica": 1, **arguments},
                 "deployments": list(deployments),
             }
         ],
@@ -61,46 +62,56 @@ def replicas(node, deployment):
     return node.pids_of(f"ray::ServeReplica:textlane:{deployment}")
 
 
+def release(node, *words):
+    """Return what `textlane release` says on the node's host."""
+    done = subprocess.run(
+        node.command("-m", "serve_app", "release", *words),
+        cwd=ROOT,
+        env=node.environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 def wait_until_ready(node, *, within_s=_READY_S):
     """Return when the node's front door answers."""
 
     def answers():
         try:
-            return httpx.get(f"{url_of(node)}/readyz", timeout=5).status_code == httpx.codes.OK
+            return httpx.get(f"{url_of(node)}/readyz", timeout=5).status_code == HTTPStatus.OK
         except httpx.HTTPError:
             return False
 
     wait_for(answers, within_s=within_s, why=lambda: f"{node.name} does not answer")
 
 
-@dataclass(frozen=True)
 class Losses:
     """What clients saw of what happened at one moment."""
 
-    num_answered: int
-    num_failed: int
-    outcomes: Counter
-    clean_after_s: float
-    """From that moment until no request that was asked later failed; 0 if none did."""
-    longest_gap_s: float
-    """Longest time in which no request that was answered well was asked."""
+    def __init__(self, crowd, *, since_s):
+        failed = [one for one in crowd.seen if one.outcome != HTTPStatus.OK]
+        asked = sorted(one.asked_s for one in crowd.seen if one.is_right)
+        asked = [since_s, *(one for one in asked if one >= since_s)]
+        self.num_answered = len(asked) - 1
+        self.num_wrong = len(crowd.wrong())
+        self.num_failed = len(failed)
+        self.outcomes = dict(Counter(one.outcome for one in failed))
+        self.clean_after_s = max((one.asked_s - since_s for one in failed), default=0.0)
+        """From that moment until the last request was asked that failed."""
+        self.longest_gap_s = max(later - sooner for sooner, later in pairwise(asked))
+        """Longest time in which no request was asked that was answered."""
+
+    def __str__(self):
+        return (
+            f"{self.num_answered} requests answered, {self.num_failed} failed {self.outcomes}, "
+            f"the last asked after {self.clean_after_s:.1f} s, longest gap {self.longest_gap_s:.1f} s"
+        )
 
 
-def losses(seen, *, since_s):
-    """Count what requests met that were under way then or asked later."""
-    failed = [one for one in seen if not one.is_right]
-    asked = sorted(one.asked_s for one in seen if one.is_right and one.asked_s >= since_s)
-    gaps = [later - sooner for sooner, later in zip([since_s, *asked], asked, strict=False)]
-    return Losses(
-        num_answered=len(asked),
-        num_failed=len(failed),
-        outcomes=Counter(one.outcome for one in failed),
-        clean_after_s=max((one.asked_s - since_s for one in failed), default=0.0),
-        longest_gap_s=max(gaps, default=float("inf")),
-    )
-
-
-def wait_for_clean(crowd, *, for_s, within_s):
+def wait_for_clean(crowd, *, for_s, within_s=120.0):
     """Return when all requests asked for so many seconds were answered well."""
     began_s = time.monotonic()
 

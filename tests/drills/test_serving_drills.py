@@ -1,15 +1,22 @@
-"""A service over two hosts goes on when the network or the power of one of them fails."""
+"""A service over two hosts goes on when one of them or the head is lost."""
 
+import json
+import os
+import signal
 import time
 
 import pytest
-from bundles import write_tiny_bundle
+import yaml
+from bundles import Variant, write_tiny_bundle
 from clients import Crowd
+from network import SUBNET
 from nodes import cluster, wait_for
+from redis_server import redis, why_no_redis
 from service import (
     DEPLOYMENTS,
+    Losses,
     deploy,
-    losses,
+    release,
     replicas,
     serving_settings,
     url_of,
@@ -19,65 +26,114 @@ from service import (
 
 pytestmark = [pytest.mark.ray, pytest.mark.drill]
 
+NUM_CLIENTS = 8
 CUT_S = 30.0
+HEADLESS_S = 15.0
+# Nothing that a check sees in the drill's tiny models may end the release.
+HELD_PLAN = {
+    "steps": [{"weight": 0.3, "dwell_s": 3600}, {"weight": 1.0, "dwell_s": 3600}],
+    "thresholds": {"max_error_rise": 0.9, "max_p99_ratio": 100.0, "max_typical_ratio": 100.0},
+}
 
 
-@pytest.fixture
-def service(hosts, tmp_path):
-    """A head without work and two hosts, each with a front door and a replica of each kind."""
-    bundle = write_tiny_bundle(tmp_path / "bundle").folder
+def start_service(nodes, folder, hosts, *, head):
+    """Start a head without work and two hosts with a front door and a replica of each kind."""
+    bundle = write_tiny_bundle(folder / "bundle").folder
+    nodes.add(cpus=0, host=hosts[0], is_head=True, **head)
+    for host in hosts[1:]:
+        nodes.add(cpus=4, host=host)
+    on_each = [{"name": name, "max_replicas_per_node": 1} for name in DEPLOYMENTS]
+    both = dict.fromkeys(("ingress_replicas", "short_replicas", "long_replicas"), 2)
+    deploy(nodes, folder, deployments=on_each, bundle=str(bundle), **both)
+    for node in nodes.nodes[1:]:
+        wait_until_ready(node)
+        assert [len(replicas(node, name)) for name in DEPLOYMENTS] == [1, 1, 1]
+
+
+def test_a_host_cut_off_and_one_that_dies_cost_no_more_than_what_they_had_in_hand(hosts, tmp_path):
     with cluster(**serving_settings()) as nodes:
-        nodes.add(cpus=0, host=hosts[0], is_head=True)
-        for host in hosts[1:]:
-            nodes.add(cpus=2, host=host)
-        on_each = [{"name": name, "max_replicas_per_node": 1} for name in DEPLOYMENTS]
-        both = dict.fromkeys(("ingress_replicas", "short_replicas", "long_replicas"), 2)
-        deploy(nodes, tmp_path, deployments=on_each, bundle=str(bundle), **both)
-        for node in nodes.nodes[1:]:
-            wait_until_ready(node)
-        yield nodes
+        start_service(nodes, tmp_path, hosts, head={"options": ()})
+        _, stays, goes = nodes.nodes
+        with Crowd(url_of(stays), num_clients=NUM_CLIENTS) as crowd:
+            wait_for_clean(crowd, for_s=3.0)
+            goes.host.cut_off()
+            cut_s = time.monotonic()
+            time.sleep(CUT_S)
+            goes.host.join_again()
+            wait_for_clean(crowd, for_s=10.0)
+        wait_until_ready(goes)
+        of_cut = Losses(crowd, since_s=cut_s)
+        with Crowd(url_of(stays), num_clients=NUM_CLIENTS) as crowd:
+            wait_for_clean(crowd, for_s=3.0)
+            goes.kill()
+            killed_s = time.monotonic()
+            wait_for_clean(crowd, for_s=15.0)
+        of_kill = Losses(crowd, since_s=killed_s)
+
+    print(f"host cut off for {CUT_S:.0f} s: {of_cut}\nhost killed: {of_kill}")
+    for seen in (of_cut, of_kill):
+        # Each client has one request in hand; one asked later is not lost.
+        assert seen.num_failed <= NUM_CLIENTS
+        assert seen.clean_after_s < 2.0
+        assert seen.longest_gap_s < 5.0
+        assert seen.num_wrong == 0
 
 
-def counts(node):
-    return [len(replicas(node, name)) for name in DEPLOYMENTS]
+def test_service_goes_on_without_its_head_and_the_next_head_finds_all_of_it(hosts, tmp_path):
+    reason = why_no_redis()
+    if reason:
+        pytest.skip(reason)
+    with (
+        redis(f"{SUBNET}.1", tmp_path) as (address, password),
+        cluster(**serving_settings()) as nodes,
+    ):
+        head = {"options": [f"--redis-password={password}"], "RAY_REDIS_ADDRESS": address}
+        start_service(nodes, tmp_path, hosts, head=head)
+        first, *others = nodes.nodes
+        (desks,) = (node for node in others if replicas(node, "ReleaseDesk"))
+        start_release(desks, tmp_path)
+        with Crowd(url_of(others[0]), num_clients=NUM_CLIENTS) as crowd:
+            wait_for_clean(crowd, for_s=3.0)
+            before = what_is_released(desks)
+            first.kill()
+            killed_s = time.monotonic()
+            time.sleep(HEADLESS_S)
+            nodes.add(cpus=0, host=hosts[0], is_head=True, **head)
+            started_s = time.monotonic()
+            wait_for(lambda: nodes.head.pids_of("ray::ServeController"), within_s=90)
+            back_s = time.monotonic() - started_s
+            replaced_s = lose_a_lane(others[1])
+            wait_for_clean(crowd, for_s=10.0)
+            after = what_is_released(desks)
+        seen = Losses(crowd, since_s=killed_s)
 
-
-def say(what, seen):
     print(
-        f"{what}: {seen.num_answered} requests answered, {seen.num_failed} failed "
-        f"{dict(seen.outcomes)}, clean after {seen.clean_after_s:.1f} s, longest gap "
-        f"{seen.longest_gap_s:.1f} s"
+        f"head killed, the next one runs after {started_s - killed_s:.1f} s, Serve's controller "
+        f"{back_s:.1f} s later, then a lost lane was replaced in {replaced_s:.1f} s: {seen}"
     )
+    assert before == after
+    assert after["state"] == "running"
+    assert seen.num_failed == 0
+    assert seen.longest_gap_s < 5.0
 
 
-def test_a_host_without_network_for_30_s_and_one_that_dies_cost_only_what_they_had_in_hand(service):
-    _, stays, goes = service.nodes
-    assert counts(stays) == counts(goes) == [1, 1, 1]
+def start_release(node, folder):
+    candidate = write_tiny_bundle(folder / "candidate", variant=Variant(weight=4.2)).folder
+    plan = folder / "plan.yaml"
+    plan.write_text(yaml.safe_dump(HELD_PLAN))
+    release(node, "start", str(candidate), "--plan", str(plan))
+    wait_for(lambda: what_is_released(node)["state"] == "running", within_s=90)
 
-    with Crowd(url_of(stays), num_clients=8) as crowd:
-        wait_for_clean(crowd, for_s=3.0, within_s=60)
-        goes.host.cut_off()
-        cut_s = time.monotonic()
-        time.sleep(CUT_S)
-        goes.host.join_again()
-        joined_s = time.monotonic()
-        wait_for_clean(crowd, for_s=15.0, within_s=120)
-        print(counts(stays), counts(goes), time.monotonic() - joined_s)
-        cut_seen = list(crowd.seen)
-    import json, collections
-    b=collections.defaultdict(collections.Counter)
-    for one in cut_seen: b[int(one.asked_s-cut_s)][one.outcome if one.is_right else f"bad{one.outcome}"]+=1
-    for k in sorted(b): print(k, dict(b[k]))
-    for one in cut_seen:
-        if not one.is_right: print(one)
-    say("host cut off", losses(cut_seen, since_s=cut_s))
 
-    with Crowd(url_of(stays), num_clients=8) as crowd:
-        wait_for_clean(crowd, for_s=3.0, within_s=60)
-        goes.kill()
-        killed_s = time.monotonic()
-        wait_for_clean(crowd, for_s=15.0, within_s=120)
-    b=collections.defaultdict(collections.Counter)
-    for one in crowd.seen: b[int(one.asked_s-killed_s)][one.outcome if one.is_right else f"bad{one.outcome}"]+=1
-    for k in sorted(b): print(k, dict(b[k]))
-    say("host killed", losses(crowd.seen, since_s=killed_s))
+def what_is_released(node):
+    status = json.loads(release(node, "status", "--json"))
+    return {name: status[name] for name in ("state", "release_id", "stable", "candidate", "weight")}
+
+
+def lose_a_lane(node):
+    """Kill a lane's replica; return the seconds until Serve's controller has another one there."""
+    (pid,) = replicas(node, "ShortLane")
+    os.kill(pid, signal.SIGKILL)
+    began_s = time.monotonic()
+    wait_for(lambda: set(replicas(node, "ShortLane")) - {pid}, within_s=60)
+    return time.monotonic() - began_s
