@@ -16,6 +16,7 @@ PORT = 8000
 DEPLOYMENTS = ("Ingress", "ShortLane", "LongLane")
 _READY_S = 100.0
 
+
 def serving_settings():
     """Return the variables that a node that serves starts with, its own files aside."""
     settings = values_for(Scope.ALL, Scope.SERVING)
@@ -107,7 +108,8 @@ class Losses:
     def __str__(self):
         return (
             f"{self.num_answered} requests answered, {self.num_failed} failed {self.outcomes}, "
-            f"the last asked after {self.clean_after_s:.1f} s, longest gap {self.longest_gap_s:.1f} s"
+            f"the last asked after {self.clean_after_s:.1f} s, longest gap "
+            f"{self.longest_gap_s:.1f} s"
         )
 
 

@@ -3,15 +3,14 @@
 import time
 
 import pytest
-from killed_training import Moment, demand_equal, finish, learned, start_alone, start_together
-from nodes import cluster, wait_for
+from killed_training import demand_equal, finish, learned, start_together
+from nodes import cluster
 from training import build_job, training
 
-from pipeline.contract.folder import read_manifest
+from pipeline.contract.shards import load_shards
 from pipeline.train.history import read_history
 from pipeline.train.resume_rules import open_run
 from pipeline.train.run import plan_run
-from pipeline.contract.shards import load_shards
 
 pytestmark = [pytest.mark.ray, pytest.mark.drill]
 
@@ -103,8 +102,9 @@ def test_node_that_joins_is_taken_up_without_a_step_lost(tmp_path):
     left, resumed = run.events()[:2]
 
     print(
-        f"node joined: taken up after {resumed_s:.1f} s, {resumed.time_s - left.time_s:.1f} s of them "
-        f"without training; {left.step - resumed.step} steps lost"
+        f"node joined: taken up after {resumed_s:.1f} s, "
+        f"{resumed.time_s - left.time_s:.1f} s of them without training; "
+        f"{left.step - resumed.step} steps lost"
     )
     assert [left.kind, resumed.kind] == ["preempted", "resumed"]
     assert left.step == resumed.step

@@ -99,5 +99,3 @@ def training(job, cluster):
 def _heed_interrupts():
     # A shell starts background jobs with it ignored.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-

@@ -1,0 +1,146 @@
+"""A lane grows under load and shrinks after it, nodes follow, and no request is lost."""
+
+import threading
+import time
+from http import HTTPStatus
+
+import pytest
+import yaml
+from bundles import Variant, write_tiny_bundle
+from clients import Crowd
+from nodes import ROOT, cluster, wait_for
+from scaling_picture import Sample, draw
+from service import deploy, serving_settings, url_of, wait_until_ready
+
+pytestmark = [pytest.mark.ray, pytest.mark.drill]
+
+MOST = 3
+PICTURE = ROOT / "outputs" / "drills" / "scaling.svg"
+# What Ray's own tests of its autoscaler start a head with.
+HEAD_ID = "f" * 51 + "00000"
+AS_FAKE = {
+    "RAY_FAKE_CLUSTER": "1",
+    "RAY_enable_autoscaler_v2": "1",
+    "AUTOSCALER_UPDATE_INTERVAL_S": "1",
+    "RAY_CLOUD_INSTANCE_ID": HEAD_ID,
+    "RAY_OVERRIDE_NODE_ID_FOR_TESTING": HEAD_ID,
+}
+
+
+def write_autoscaler(path, gcs):
+    """Write the file of Ray's autoscaler whose nodes are raylets on the head's own host."""
+    node = {"resources": {"CPU": 1.3, "object_store_memory": 100 * 2**20}, "node_config": {}}
+    head = {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0}
+    provider = {
+        "type": "fake_multinode",
+        "gcs_address": gcs,
+        "launch_multiple": True,
+        "head_node_id": HEAD_ID,
+    }
+    lists = ("initialization", "setup", "head_setup", "worker_setup")
+    config = {
+        "cluster_name": "drill",
+        "max_workers": MOST + 1,
+        "provider": provider,
+        "available_node_types": {
+            "worker": {**node, "min_workers": 0, "max_workers": MOST + 1},
+            "ray.head.default": head,
+        },
+        "head_node_type": "ray.head.default",
+        "upscaling_speed": 1.0,
+        "idle_timeout_minutes": 0.1,
+        **{f"{name}_commands": [] for name in lists},
+        "head_start_ray_commands": [],
+        "worker_start_ray_commands": [],
+        "auth": {},
+        "docker": {},
+        "file_mounts": {},
+    }
+    path.write_text(yaml.safe_dump(config))
+
+
+class Watch(threading.Thread):
+    """Counts replicas, nodes and answers of a second, twice a second, until the block ends."""
+
+    def __init__(self, head, crowd):
+        super().__init__()
+        self.samples = []
+        self._head, self._crowd = head, crowd
+        self._is_over = threading.Event()
+        self._began_s = time.monotonic()
+
+    def passed_s(self):
+        return time.monotonic() - self._began_s
+
+    def run(self):
+        while not self._is_over.wait(0.5):
+            self.samples.append(
+                Sample(
+                    at_s=self.passed_s(),
+                    num_replicas=len(self._head.pids_of("ray::ServeReplica:textlane:ShortLane")),
+                    num_nodes=len(self._head.pids_of("raylet/raylet ")) - 1,
+                )
+            )
+
+    def wait_for(self, what, *, within_s):
+        """Return after how many seconds the last sample was as told."""
+        return wait_for(
+            lambda: self.samples and what(self.samples[-1]) and self.samples[-1].at_s,
+            within_s=within_s,
+            why=lambda: str(self.samples[-1]),
+        )
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_error):
+        self._is_over.set()
+        self.join()
+
+
+def test_lanes_and_nodes_follow_the_load_and_no_request_is_lost(hosts, tmp_path):
+    bundle = write_tiny_bundle(tmp_path / "bundle", variant=Variant(num_slow=300)).folder
+    with cluster(**serving_settings()) as nodes:
+        config = tmp_path / "autoscaler.yaml"
+        write_autoscaler(config, f"{hosts[0].address}:{nodes.port}")
+        options = [f"--autoscaling-config={config}"]
+        head = nodes.add(cpus=0, host=hosts[0], is_head=True, options=options, **AS_FAKE)
+        deploy(
+            nodes,
+            tmp_path,
+            proxies="HeadOnly",
+            bundle=str(bundle),
+            short_replicas=[1, MOST],
+            lane_num_cpus=1,
+            max_batch_requests=4,
+            scale_up_delay_s=3,
+            scale_down_delay_s=10,
+        )
+        wait_until_ready(head)
+        # A single client goes on, so that what ends with a node is seen.
+        with Crowd(url_of(head), num_clients=1) as few, Watch(head, few) as watch:
+            time.sleep(10)
+            at_rest = watch.samples[-1]
+            with Crowd(url_of(head), num_clients=64) as many:
+                begins_s = watch.passed_s()
+                grown_s = watch.wait_for(lambda now: now.num_replicas == MOST, within_s=90)
+                time.sleep(10)
+                top = watch.samples[-1]
+            ends_s = watch.passed_s()
+            shrunk_s = watch.wait_for(lambda now: now.num_replicas == 1, within_s=60)
+            gone_s = watch.wait_for(lambda now: now.num_nodes == at_rest.num_nodes, within_s=60)
+            time.sleep(3)
+
+    draw(watch.samples, PICTURE, load=(begins_s, ends_s))
+    print(
+        f"lane 1 → {top.num_replicas} in {grown_s - begins_s:.1f} s, nodes {at_rest.num_nodes} → "
+        f"{top.num_nodes}; load ends, lane → 1 in {shrunk_s - ends_s:.1f} s, nodes → "
+        f"{watch.samples[-1].num_nodes} in {gone_s - ends_s:.1f} s; requests "
+        f"{few.outcomes() + many.outcomes()}; picture: {PICTURE}"
+    )
+    assert at_rest.num_replicas == 1
+    assert top.num_nodes > at_rest.num_nodes
+    for crowd in (few, many):
+        assert set(crowd.outcomes()) == {HTTPStatus.OK}
+        assert crowd.wrong() == []
