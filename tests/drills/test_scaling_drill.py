@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.drill]
 
 MOST = 3
 PICTURE = ROOT / "outputs" / "drills" / "scaling.svg"
+FAKE_NODES = "ray.autoscaler._private.fake_multi_node.node_provider.FakeMultiNodeProvider"
 # What Ray's own tests of its autoscaler start a head with.
 HEAD_ID = "f" * 51 + "00000"
 AS_FAKE = {
@@ -32,7 +33,10 @@ def write_autoscaler(path, gcs):
     node = {"resources": {"CPU": 1.3, "object_store_memory": 100 * 2**20}, "node_config": {}}
     head = {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0}
     provider = {
-        "type": "fake_multinode",
+        # Not "fake_multinode": the file of its defaults is missing in Ray's package.
+        "type": "external",
+        "module": FAKE_NODES,
+        "disable_node_updaters": True,
         "gcs_address": gcs,
         "launch_multiple": True,
         "head_node_id": HEAD_ID,
