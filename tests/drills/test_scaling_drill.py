@@ -30,7 +30,7 @@ AS_FAKE = {
 
 def write_autoscaler(path, gcs):
     """Write the file of Ray's autoscaler whose nodes are raylets on the head's own host."""
-    node = {"resources": {"CPU": 1.3, "object_store_memory": 100 * 2**20}, "node_config": {}}
+    node = {"resources": {"CPU": 2, "object_store_memory": 100 * 2**20}, "node_config": {}}
     head = {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0}
     provider = {
         # Not "fake_multinode": the file of its defaults is missing in Ray's package.
@@ -41,7 +41,9 @@ def write_autoscaler(path, gcs):
         "launch_multiple": True,
         "head_node_id": HEAD_ID,
     }
-    lists = ("initialization", "setup", "head_setup", "worker_setup")
+    commands = ("initialization", "setup", "head_setup", "worker_setup")
+    commands = [f"{name}_commands" for name in (*commands, "head_start_ray", "worker_start_ray")]
+    lists = (*commands, "cluster_synced_files", "rsync_exclude", "rsync_filter")
     config = {
         "cluster_name": "drill",
         "max_workers": MOST + 1,
@@ -53,12 +55,10 @@ def write_autoscaler(path, gcs):
         "head_node_type": "ray.head.default",
         "upscaling_speed": 1.0,
         "idle_timeout_minutes": 0.1,
-        **{f"{name}_commands": [] for name in lists},
-        "head_start_ray_commands": [],
-        "worker_start_ray_commands": [],
-        "auth": {},
-        "docker": {},
-        "file_mounts": {},
+        "file_mounts_sync_continuously": False,
+        # All of these must be there, though nothing uses them.
+        **{name: [] for name in lists},
+        **{name: {} for name in ("auth", "docker", "file_mounts")},
     }
     path.write_text(yaml.safe_dump(config))
 
@@ -116,7 +116,8 @@ def test_lanes_and_nodes_follow_the_load_and_no_request_is_lost(hosts, tmp_path)
             proxies="HeadOnly",
             bundle=str(bundle),
             short_replicas=[1, MOST],
-            lane_num_cpus=1,
+            lane_num_cpus=1.5,  # One on each node of two.
+            short_max_tokens=15,
             max_batch_requests=4,
             scale_up_delay_s=3,
             scale_down_delay_s=10,
@@ -124,7 +125,7 @@ def test_lanes_and_nodes_follow_the_load_and_no_request_is_lost(hosts, tmp_path)
         wait_until_ready(head)
         # A single client goes on, so that what ends with a node is seen.
         with Crowd(url_of(head), num_clients=1) as few, Watch(head, few) as watch:
-            time.sleep(10)
+            time.sleep(15)  # Superfluous nodes of the start go.
             at_rest = watch.samples[-1]
             with Crowd(url_of(head), num_clients=64) as many:
                 begins_s = watch.passed_s()
@@ -133,7 +134,7 @@ def test_lanes_and_nodes_follow_the_load_and_no_request_is_lost(hosts, tmp_path)
                 top = watch.samples[-1]
             ends_s = watch.passed_s()
             shrunk_s = watch.wait_for(lambda now: now.num_replicas == 1, within_s=60)
-            gone_s = watch.wait_for(lambda now: now.num_nodes == at_rest.num_nodes, within_s=60)
+            gone_s = watch.wait_for(lambda now: now.num_nodes <= at_rest.num_nodes, within_s=60)
             time.sleep(3)
 
     draw(watch.samples, PICTURE, load=(begins_s, ends_s))
