@@ -25,6 +25,6 @@ def draw(samples, path, *, load):
     axes.step(seconds, nodes, where="post", label="nodes beside the head", linestyle="--")
     axes.set(xlabel="seconds", ylim=(0, None))
     axes.yaxis.get_major_locator().set_params(integer=True)
-    axes.legend(loc="upper right")
+    figure.legend(loc="outside upper center", ncols=3)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, metadata={"Date": None})
