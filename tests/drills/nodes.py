@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 MARK = "DRILL_NODE"
 _NOT_OURS = ("RAY_", "TEXTLANE_", "MAKE", "MFLAGS", "ARGS")
-# Else each node's HAProxy would write the same files.
+# Ray would leave these in /tmp/haproxy-serve.
 _HAPROXY_FILES = {
     "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": "haproxy.cfg",
     "RAY_SERVE_HAPROXY_SOCKET_PATH": "a.sock",
