@@ -12,7 +12,7 @@ SOURCES := pipeline serve_app cluster tests
 
 export RAY_USAGE_STATS_ENABLED := 0
 
-.PHONY: help install demo test test-unit check lint fix bench test-ray test-gpu proto check-deps lock clean
+.PHONY: help install demo test test-unit check lint fix bench test-ray drills test-gpu proto check-deps lock clean
 
 help:  ## show these commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -48,7 +48,10 @@ fix: $(INSTALLED)  ## format and mend what can be mended
 	@$(BIN)/ruff format $(SOURCES)
 
 test-ray: $(INSTALLED)  ## only the tests that start Ray
-	@$(BIN)/python -m pytest -m "ray and not gpu and not perf" $(ARGS)
+	@$(BIN)/python -m pytest -m "ray and not gpu and not perf and not drill" $(ARGS)
+
+drills: $(INSTALLED)  ## lose nodes, networks and heads of clusters on this machine (as root: all of them)
+	@$(BIN)/python -m pytest -m drill -s tests/drills $(ARGS)
 
 test-gpu: $(INSTALLED)  ## only the tests and checks that need a CUDA device
 	@$(BIN)/python -m pytest -m gpu $(ARGS)
