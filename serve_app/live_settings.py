@@ -27,6 +27,7 @@ LIVE_NAMES: Mapping[str, Sequence[str]] = {
     "Ingress": INGRESS_LIVE,
     "ShortLane": LANE_LIVE,
     "LongLane": LANE_LIVE,
+    "ReleaseDesk": (),
 }
 """Deployment → what it takes while it runs."""
 _ORIGIN = "user_config"
@@ -57,7 +58,8 @@ def with_live_values(
             "it must be a mapping of settings",
             place=origin,
             value=user_config,
-            remedy=f"Write `name: value` lines; names are {', '.join(names)}.",
+            remedy="Write `name: value` lines; "
+            + (f"names are {', '.join(names)}." if names else "here none may stand: {}."),
         )
     given = {str(name): value for name, value in user_config.items() if value is not None}
     for name in given:
@@ -128,5 +130,5 @@ def _demand_live(name: str, value: object, names: Sequence[str], origin: str) ->
             place=f"{origin}: {name}",
             value=value,
             remedy=("Set it under args; then replicas restart. " if is_known else "")
-            + f"Here may stand {', '.join(names)}.",
+            + (f"Here may stand {', '.join(names)}." if names else "It takes none here."),
         )

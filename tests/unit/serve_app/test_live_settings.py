@@ -74,6 +74,7 @@ def test_what_may_change_passes_and_other_keys_of_an_entry_are_left_to_ray(bundl
             {"name": "LongLane", "user_config": {"max_batch_requests": 8}},
             {"name": "Ingress", "user_config": None},
             {"name": "Ingress", "user_config": {"log_texts": True}},
+            {"name": "ReleaseDesk", "ray_actor_options": {"num_cpus": 0.1}, "user_config": {}},
         ],
     )
 
@@ -101,6 +102,14 @@ def test_what_may_change_passes_and_other_keys_of_an_entry_are_left_to_ray(bundl
             "ShortLane: user_config: log_texts: this deployment cannot change it",
         ),
         (
+            [{"name": "ReleaseDesk", "user_config": {"log_texts": True}}],
+            "ReleaseDesk: user_config: log_texts: .*It takes none here",
+        ),
+        (
+            [{"name": "ReleaseDesk", "user_config": [1]}],
+            "ReleaseDesk: user_config: it must be a map.*here none may stand",
+        ),
+        (
             [{"name": "ShortLane", "user_config": {"max_batch_tokens": 4}}],
             "ShortLane: user_config: max_batch_tokens 4 is under the bundle's max_seq_len",
         ),
@@ -116,6 +125,6 @@ def test_the_names_are_those_of_the_application(bundle):
     from serve_app.app import build_app
 
     root = build_app({"bundle": str(bundle.folder)})._bound_deployment
-    lanes = [root.init_kwargs[lane]._bound_deployment.name for lane in ("short", "long")]
+    others = [root.init_kwargs[bound]._bound_deployment.name for bound in ("short", "long", "desk")]
 
-    assert {root.name, *lanes} == set(LIVE_NAMES)
+    assert {root.name, *others} == set(LIVE_NAMES)
