@@ -12,7 +12,7 @@ SOURCES := pipeline serve_app cluster tests
 
 export RAY_USAGE_STATS_ENABLED := 0
 
-.PHONY: help install demo test test-unit check lint fix bench test-ray test-gpu lock clean
+.PHONY: help install demo test test-unit check lint fix bench test-ray drills test-gpu proto check-deps lock clean
 
 help:  ## show these commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -48,7 +48,10 @@ fix: $(INSTALLED)  ## format and mend what can be mended
 	@$(BIN)/ruff format $(SOURCES)
 
 test-ray: $(INSTALLED)  ## only the tests that start Ray
-	@$(BIN)/python -m pytest -m "ray and not gpu and not perf" $(ARGS)
+	@$(BIN)/python -m pytest -m "ray and not gpu and not perf and not drill" $(ARGS)
+
+drills: $(INSTALLED)  ## lose nodes, networks and heads of clusters on this machine (as root: all of them)
+	@$(BIN)/python -m pytest -m drill -s tests/drills $(ARGS)
 
 test-gpu: $(INSTALLED)  ## only the tests and checks that need a CUDA device
 	@$(BIN)/python -m pytest -m gpu $(ARGS)
@@ -57,6 +60,16 @@ test-gpu: $(INSTALLED)  ## only the tests and checks that need a CUDA device
 bench: $(INSTALLED)  ## the measurements behind tests/perf/RESULTS.md
 	@$(PIP) install -q -c constraints.txt -e '.[bench]'
 	@$(BIN)/python -m pytest -m perf -s tests/perf $(ARGS)
+
+proto:  ## write serve_app/rpc/predict_pb2.py anew from predict.proto
+	@rm -rf .venv-proto
+	@$(PYTHON) -m venv .venv-proto
+	@.venv-proto/bin/python -m pip install -q grpcio-tools==1.85.1
+	@.venv-proto/bin/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. serve_app/rpc/predict.proto
+	@rm -rf .venv-proto
+
+check-deps: $(INSTALLED)  ## look the pinned packages up among known vulnerabilities (asks osv.dev)
+	@$(BIN)/python -m cluster.known_vulnerabilities constraints.txt
 
 lock:  ## write constraints.txt anew from the pins in pyproject.toml
 	@rm -rf .venv-lock

@@ -8,7 +8,6 @@ from pathlib import Path
 from rich.console import Console
 
 from cluster import COMMANDS
-from cluster.demo import DemoOptions, run_demo
 from cluster.doctor.command import add_doctor
 from cluster.serve_command import run_serve
 from cluster.serve_config import ServeOptions, default_config
@@ -76,6 +75,11 @@ def _add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     serve.add_argument("--port", type=_port, help="its port; 0: a free one (default: the file's)")
     serve.add_argument(
+        "--grpc-port",
+        type=_port,
+        help="answer by gRPC too, at this port; 0: a free one (default: the file's, if any)",
+    )
+    serve.add_argument(
         "--dashboard-port", type=_port, help="Ray's dashboard (default: 8265 or a free one)"
     )
     serve.add_argument(
@@ -96,6 +100,7 @@ def _serve(options: argparse.Namespace, console: Console) -> int:
             sets=tuple(options.sets),
             host=options.host,
             port=options.port,
+            grpc_port=options.grpc_port,
             dashboard_port=options.dashboard_port,
             with_haproxy=options.with_haproxy,
         ),
@@ -137,6 +142,9 @@ def _add_demo(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
 
 
 def _demo(options: argparse.Namespace, console: Console) -> int:
+    # Imported when asked for: it reads shards, and a serving install has no pyarrow.
+    from cluster.demo import DemoOptions, run_demo
+
     del console  # It shows its table on standard output and its stages in its own way.
     run_demo(
         DemoOptions(

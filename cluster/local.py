@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import ValidationError
 
 from cluster.loopback import NODE_ADDRESS, WORKER_HOOK
+from cluster.serving_env import ray_folder
 from cluster.serving_state import ServingState, write_state
-from pipeline.contract.errors import TextlaneError
+from pipeline.contract.errors import ConfigError, TextlaneError
 from pipeline.contract.interrupts import heed_stop_signals
 
 CONFIG_NAME = "serve.yaml"
@@ -59,9 +61,11 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def _serve(folder: Path, *, dashboard_port: int) -> None:
     path = folder / CONFIG_NAME
-    application = yaml.safe_load(path.read_text(encoding="utf-8"))["applications"][0]
+    config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    application = config["applications"][0]
     write_state(folder, ServingState(stage="checking bundle and settings"))
-    _build_once(application)
+    _check_file(config)
+    _check_application(application)
     write_state(folder, ServingState(stage="starting Ray"))
     try:
         _start_ray(folder, dashboard_port=dashboard_port)
@@ -77,13 +81,42 @@ def _serve(folder: Path, *, dashboard_port: int) -> None:
         _stop()
 
 
-def _build_once(application: dict[str, Any]) -> None:
-    """Build the application as Ray Serve will, so that a mistake is told before Ray starts."""
+def _check_file(config: dict[str, Any]) -> None:
+    """Check the file as Ray Serve will.
+
+    Raises:
+        ConfigError: a name is unknown or a value of the wrong type.
+    """
+    from ray.serve.schema import ServeDeploySchema
+
+    try:
+        ServeDeploySchema.model_validate(config)
+    except ValidationError as error:
+        mistake = error.errors(include_url=False)[0]
+        raise ConfigError(
+            mistake["msg"].removeprefix("Value error, "),
+            place=f"the Ray Serve file: {'.'.join(str(part) for part in mistake['loc'])}",
+            value=mistake["input"],
+            remedy="Correct it there.",
+        ) from None
+
+
+def _check_application(application: dict[str, Any]) -> None:
+    """Build the application as Ray Serve will, so that a mistake is told before Ray starts.
+
+    A function ``check_deployments`` beside the builder is given what the file says of
+    deployments, which Ray Serve hands to replicas only once they run.
+    """
     sys.path.insert(0, os.getcwd())  # As `serve run` does.
-    module, _, name = str(application["import_path"]).replace(":", ".").rpartition(".")
-    builder = getattr(importlib.import_module(module), name)
-    if callable(builder) and application["args"]:
-        builder(application["args"])
+    path, _, name = str(application["import_path"]).replace(":", ".").rpartition(".")
+    module, arguments = importlib.import_module(path), application["args"]
+    builder = getattr(module, name)
+    if callable(builder) and arguments:
+        builder(arguments)
+    deployments = application.get("deployments")
+    check: Callable[..., None] | None = getattr(module, "check_deployments", None)
+    if check is not None and deployments:
+        check(arguments, deployments)
 
 
 def _start_ray(folder: Path, *, dashboard_port: int) -> None:
@@ -96,7 +129,7 @@ def _start_ray(folder: Path, *, dashboard_port: int) -> None:
         dashboard_host=NODE_ADDRESS,
         dashboard_port=dashboard_port,
         runtime_env={"worker_process_setup_hook": WORKER_HOOK},
-        _temp_dir=str(folder),
+        _temp_dir=str(ray_folder(folder)),
     )
     heed_stop_signals()  # Ray puts its own handler of SIGTERM in the place of ours.
 

@@ -11,12 +11,16 @@ from rich.console import Console
 from cluster.listening import ListeningPort
 from cluster.serve_config import ServeOptions, ServingPlan, plan_serving
 from cluster.serving import Server, serving
+from cluster.serving_env import ray_folder
 from pipeline.contract.bundle import BundleManifest, load_bundle
 
+_DISCOVERY_NAME = "prom_metrics_service_discovery.json"
+"""Ray's list of where metrics are, for Prometheus; renewed as nodes come and go."""
 _PURPOSES = {
     "RAY_SERVE_HAPROXY_STATS_PORT": "HAProxy's statistics, /stats",
     "RAY_SERVE_HAPROXY_METRICS_PORT": "HAProxy's metrics, /metrics",
     "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": "Ray Serve's own proxy, HAProxy's reserve",
+    "RAY_SERVE_FALLBACK_PROXY_GRPC_PORT": "the same for gRPC",
 }
 
 
@@ -69,10 +73,13 @@ def describe_server(server: Server, manifest: BundleManifest) -> list[str]:
     return [
         f"ready: {plan.base_url} serves {plan.bundle}",
         f"try:   {curl_line(plan, manifest)}",
+        *([f"grpc:  {plan.grpc_address}, textlane.v1.Predictor"] if plan.grpc_port else []),
+        *([f"releases:  http://127.0.0.1:{plan.admin_port}/release"] if plan.admin_port else []),
         f"dashboard: http://127.0.0.1:{plan.dashboard_port}"
         + (f" (token: {path})" if (path := server.environ.get("RAY_AUTH_TOKEN_PATH")) else ""),
         f"metrics:   http://127.0.0.1:{server.metrics_port}/metrics",
-        f"logs:      {server.folder / 'session_latest' / 'logs'}",
+        f"prometheus: {ray_folder(server.folder) / _DISCOVERY_NAME} (see cluster/monitoring)",
+        f"logs:      {ray_folder(server.folder) / 'session_latest' / 'logs'}",
         *describe_ports(server.listening(), _known_ports(server)),
         "Ctrl-C stops it.",
     ]
@@ -121,7 +128,11 @@ def _known_ports(server: Server) -> dict[int, str]:
         if (number := server.environ.get(name)) is not None
     }
     known[plan.dashboard_port] = "Ray's dashboard; asks for the token"
+    if plan.admin_port is not None:
+        known[plan.admin_port] = "releases, /release"
     if server.metrics_port is not None:
         known[server.metrics_port] = "metrics of this machine, /metrics"
     known[plan.port] = "requests"
+    if plan.grpc_port is not None:
+        known[plan.grpc_port] = "requests by gRPC"
     return known

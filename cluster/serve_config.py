@@ -19,8 +19,14 @@ from pipeline.contract.settings import read_yaml_mapping
 
 _ENV_PREFIX = "TEXTLANE_SERVE__"
 _BUNDLE = "bundle"
+_ADMIN_PORT = "admin_port"
+_DEFAULT_ADMIN_PORT = 8002
 _LOOPBACK = "127.0.0.1"
 _HINT = "serve_app/config.yaml is a complete Ray Serve file."
+GRPC_FUNCTION = "serve_app.rpc.predictor.add_predictor"
+"""Import path of what registers the gRPC service, where the file names none."""
+_GRPC_PORT = 9000
+"""Ray's default."""
 _SET_KEY = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*")
 
 
@@ -36,6 +42,8 @@ class ServeOptions:
     """Address to take requests on; None: the file's."""
     port: int | None = None
     """None: the file's; 0: one that is free."""
+    grpc_port: int | None = None
+    """None: the file's, if it has gRPC; 0: one that is free."""
     dashboard_port: int | None = None
     """None: 8265, or one that is free where that is taken."""
     with_haproxy: bool = True
@@ -52,15 +60,27 @@ class ServingPlan:
     """IP address that takes requests."""
     port: int
     dashboard_port: int
+    admin_port: int | None
+    """Where releases are started and seen; None: it is set to one that the server takes itself."""
     with_haproxy: bool
     settings: dict[str, str]
     """Environment variables that carry the settings of the command line."""
+    grpc_port: int | None = None
+    """None where there is no gRPC."""
 
     @property
     def base_url(self) -> str:
         """Where this machine reaches the server."""
-        host = {"0.0.0.0": _LOOPBACK, "::": "::1"}.get(self.host, self.host)
-        return f"http://{join_address(host, self.port)}"
+        return f"http://{join_address(self._near_host, self.port)}"
+
+    @property
+    def grpc_address(self) -> str | None:
+        """Where this machine reaches it by gRPC; None without."""
+        return None if self.grpc_port is None else join_address(self._near_host, self.grpc_port)
+
+    @property
+    def _near_host(self) -> str:
+        return {"0.0.0.0": _LOOPBACK, "::": "::1"}.get(self.host, self.host)
 
 
 def default_config() -> Path:
@@ -89,20 +109,45 @@ def plan_serving(options: ServeOptions, environ: Mapping[str, str]) -> ServingPl
     demand_bundle(bundle, named_by="--bundle")
     arguments[_BUNDLE] = str(bundle)
     settings.pop(f"{_ENV_PREFIX}{_BUNDLE.upper()}", None)
+    admin_port = _choose_admin_port({**environ, **settings}, arguments)
     http = config["http_options"]
     host = _read_host(str(options.host or http["host"]))
     port = _choose_port(host, int(http["port"]) if options.port is None else options.port)
     # Behind HAProxy Ray's own servers need no other address than this one.
     http.update(host=_LOOPBACK if options.with_haproxy else host, port=port)
+    grpc_port = _plan_grpc(config, host=host, asked_port=options.grpc_port, http_port=port)
     return ServingPlan(
         config=config,
         bundle=bundle,
         host=host,
         port=port,
         dashboard_port=_choose_dashboard_port(options.dashboard_port),
+        grpc_port=grpc_port,
+        admin_port=admin_port,
         with_haproxy=options.with_haproxy,
         settings=settings,
     )
+
+
+def _plan_grpc(
+    config: dict[str, Any], *, host: str, asked_port: int | None, http_port: int
+) -> int | None:
+    """Complete ``grpc_options`` and return their port; None where gRPC is not wanted."""
+    options = config["grpc_options"]
+    if asked_port is None and not options.get("grpc_servicer_functions"):
+        return None
+    wanted = int(options.get("port", _GRPC_PORT)) if asked_port is None else asked_port
+    if wanted == http_port:
+        raise ConfigError(
+            "HTTP and gRPC cannot share a port",
+            place="--grpc-port",
+            value=wanted,
+            remedy="Give another one, or 0 for one that is free.",
+        )
+    port = _choose_port(host, wanted, option="--grpc-port")
+    functions = options.get("grpc_servicer_functions") or [GRPC_FUNCTION]
+    options.update(port=port, grpc_servicer_functions=functions)
+    return port
 
 
 def read_serve_file(path: Path) -> dict[str, Any]:
@@ -118,6 +163,7 @@ def read_serve_file(path: Path) -> dict[str, Any]:
         str(config["http_options"]["host"]), int(config["http_options"]["port"])
         str(application["import_path"])
         dict(application.get("args") or {})
+        int((config.get("grpc_options") or {}).get("port", _GRPC_PORT))
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         raise ConfigError(
             f"not a Ray Serve configuration with http_options and one application: {error!r}",
@@ -125,6 +171,7 @@ def read_serve_file(path: Path) -> dict[str, Any]:
             remedy=_HINT,
         ) from None
     application["args"] = dict(application.get("args") or {})
+    config["grpc_options"] = dict(config.get("grpc_options") or {})
     return config
 
 
@@ -151,6 +198,16 @@ def in_words_of_the_command(message: str, settings: Mapping[str, str]) -> str:
     for name in settings:
         message = message.replace(f"environment {name}", "--set")
     return message
+
+
+def _choose_admin_port(environ: Mapping[str, str], arguments: dict[str, Any]) -> int | None:
+    """Return the port for releases; where none is given, one that is free goes into arguments."""
+    given = environ.get(f"{_ENV_PREFIX}{_ADMIN_PORT.upper()}", arguments.get(_ADMIN_PORT))
+    if given is None:
+        arguments[_ADMIN_PORT] = free_port(_LOOPBACK, preferred=_DEFAULT_ADMIN_PORT)
+        return int(arguments[_ADMIN_PORT])
+    # What is no port, the service itself will refuse in its own words.
+    return int(given) or None if str(given).isdigit() else None
 
 
 def _find_bundle(
@@ -186,14 +243,14 @@ def _read_host(text: str) -> str:
     return str(found[0][4][0])
 
 
-def _choose_port(host: str, port: int) -> int:
+def _choose_port(host: str, port: int, *, option: str = "--port") -> int:
     if port == 0:
         return free_port(host, preferred=0)
     if not is_free(host, port):
         raise ConfigError(
             "this address is taken or not of this machine",
             place=join_address(host, port),
-            remedy="Give another one with --port, or --port 0 for one that is free.",
+            remedy=f"Give another one with {option}, or {option} 0 for one that is free.",
         )
     return port
 
@@ -201,4 +258,4 @@ def _choose_port(host: str, port: int) -> int:
 def _choose_dashboard_port(port: int | None) -> int:
     if port is None:
         return free_port(_LOOPBACK, preferred=8265)
-    return _choose_port(_LOOPBACK, port)
+    return _choose_port(_LOOPBACK, port, option="--dashboard-port")

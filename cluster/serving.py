@@ -18,7 +18,7 @@ import yaml
 from cluster.listening import ListeningPort, descendants, listening_ports, running_parents
 from cluster.process import owned_process
 from cluster.serve_config import ServingPlan, in_words_of_the_command
-from cluster.serving_env import ServingPlace, serving_environ
+from cluster.serving_env import ServingPlace, ray_folder, serving_environ
 from cluster.serving_state import read_state
 from cluster.traffic import is_ready
 from pipeline.contract.errors import CommandError
@@ -38,7 +38,7 @@ class Server:
     plan: ServingPlan
     process: "Popen[bytes]"
     folder: Path
-    """Ray's session with its logs; gone when the server has ended."""
+    """Ours, with Ray's session and its logs; gone when the server has ended."""
     environ: Mapping[str, str]
     """What Ray's processes were started with."""
     metrics_port: int | None
@@ -70,7 +70,12 @@ def serving(
     folder = _make_folder()
     output = log or folder / "serve.log"
     try:
-        place = ServingPlace(folder=folder, with_haproxy=plan.with_haproxy, host=plan.host)
+        place = ServingPlace(
+            folder=folder,
+            with_haproxy=plan.with_haproxy,
+            host=plan.host,
+            grpc_port=plan.grpc_port,
+        )
         inner = {**serving_environ(environ, place), **plan.settings}
         (folder / "serve.yaml").write_text(yaml.safe_dump(plan.config, sort_keys=False))
         command = [sys.executable, "-m", "cluster.local", "--folder", str(folder)]
@@ -144,7 +149,7 @@ def _keep_logs(folder: Path, log: Path) -> Path:
     for source in (log, folder / "serve.yaml"):
         if source.is_file():
             shutil.copy2(source, kept / source.name)
-    logs = folder / "session_latest" / "logs"
+    logs = ray_folder(folder) / "session_latest" / "logs"
     if logs.is_dir():
         shutil.copytree(logs, kept / "ray", ignore_dangling_symlinks=True)
     return kept

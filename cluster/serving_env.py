@@ -8,21 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.haproxy import find_haproxy, write_haproxy_starter
+from cluster.listening import join_address
+from cluster.loopback import FRONT_DOOR
+from cluster.ray_settings import Scope, values_for
 
 _LOOPBACK = "127.0.0.1"
 _TOKEN_NAME = "ray_token"
+_AUTH_MODE = "RAY_AUTH_MODE"
 _ONE_MACHINE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-"""With 0 Ray takes 127.0.0.1 as its node's address, whatever the system, and binds its processes
-to that alone; no other machine can join. Without it Ray replaces 127.0.0.1 by the machine's."""
-_DRAIN_S = "2"
-"""Seconds that a stopping ingress replica still takes requests, while HAProxy learns of it;
-chosen: HAProxy reloads within a second. Ray's 30 would also be the time that Ctrl-C takes."""
-_RETRY_ON = "conn-failure empty-response"
-"""When HAProxy asks another replica: also when one was lost before it answered, since asking
-twice does no harm here. Of 8 requests in the hands of a killed ingress 2 to 4 were lost, not 8."""
-_CHECK_PERIOD_S = "1"
-"""Seconds between Ray's checks of HAProxy; three must fail before it is replaced. Measured on
-2 cores, HAProxy killed under load: answers again after 6 s, with Ray's 10 after 24 s."""
+"""With 0 this node is 127.0.0.1 and no other can join; see ``ray_settings``."""
 # Short names: see the longest folder in serving.py.
 _HAPROXY_FILES = {
     "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": "haproxy.cfg",
@@ -34,6 +28,7 @@ INNER_PORTS = {
     "RAY_SERVE_HAPROXY_STATS_PORT": 8404,
     "RAY_SERVE_HAPROXY_METRICS_PORT": 9101,
     "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": 8500,
+    "RAY_SERVE_FALLBACK_PROXY_GRPC_PORT": 9500,
 }
 """Ray's variables for ports that must be free, and their defaults."""
 
@@ -46,7 +41,18 @@ class ServingPlace:
     """Our temporary folder: Ray's session, sockets and HAProxy's files; nobody else's to read."""
     with_haproxy: bool
     host: str
-    """IP address on which HAProxy takes requests."""
+    """IP address on which requests are taken."""
+    grpc_port: int | None = None
+    """Port that takes them by gRPC, if one does."""
+
+
+def ray_folder(folder: Path) -> Path:
+    """Return where in our folder Ray's session goes.
+
+    Ray opens its folder to all users of the machine (mode 777). In ours lie HAProxy's script and
+    the socket by which it is commanded: whoever writes there, runs code as the server's user.
+    """
+    return folder / "r"
 
 
 def serving_environ(environ: Mapping[str, str], place: ServingPlace) -> dict[str, str]:
@@ -60,7 +66,7 @@ def serving_environ(environ: Mapping[str, str], place: ServingPlace) -> dict[str
     folder = str(place.folder)
     result = {**_chosen(environ, place), **environ}
     # These are not choices: they keep this Ray apart from every other one on the machine.
-    result.update(RAY_TMPDIR=folder, TMPDIR=folder)
+    result.update(RAY_TMPDIR=str(ray_folder(place.folder)), TMPDIR=folder)
     result.update({name: str(place.folder / file) for name, file in _HAPROXY_FILES.items()})
     result["RAY_SERVE_HAPROXY_SERVER_STATE_BASE"] = folder
     result["RAY_SERVE_ENABLE_HA_PROXY"] = "1" if place.with_haproxy else "0"
@@ -72,7 +78,10 @@ def serving_environ(environ: Mapping[str, str], place: ServingPlace) -> dict[str
     else:
         # Else the throughput settings open a port on every ingress replica that nobody asks.
         result["RAY_SERVE_ENABLE_DIRECT_INGRESS"] = "0"
-    if "RAY_AUTH_MODE" not in environ:
+        if place.grpc_port is not None:
+            # Ray's proxy always asks for all interfaces; HAProxy is told in its file.
+            result[FRONT_DOOR] = join_address(place.host, place.grpc_port)
+    if _AUTH_MODE not in environ:
         # Otherwise Ray saves a token in the home folder. A file, as every process of the user
         # and each `ps e` shows an environment.
         result.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=str(_write_token(place.folder)))
@@ -82,13 +91,9 @@ def serving_environ(environ: Mapping[str, str], place: ServingPlace) -> dict[str
 
 def _chosen(environ: Mapping[str, str], place: ServingPlace) -> dict[str, str]:
     """Return the variables for which the user's value, if there is one, is taken."""
-    chosen = {
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
-        "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": _DRAIN_S,
-        "RAY_SERVE_HAPROXY_RETRY_ON": _RETRY_ON,
-        "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": _CHECK_PERIOD_S,
-    }
+    chosen = values_for(Scope.ALL, Scope.SERVING)
+    # Not without a token, which is made only where the user has no way of his own.
+    del chosen[_AUTH_MODE]
     if place.with_haproxy:
         chosen.update(
             {

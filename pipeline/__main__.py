@@ -21,6 +21,7 @@ from pipeline.contract.text_output import any_output, print_text
 from pipeline.export_commands import add_export, add_verify
 from pipeline.output_claim import claim_output, refuse_files_in_place_of
 from pipeline.stage import StageResult, run_stage
+from pipeline.stored_output import stored_output
 
 Stage = Callable[..., StageResult]
 
@@ -34,6 +35,7 @@ examples:
   textlane predict --bundle outputs/demo_cpu/bundle "A film to see twice."
   textlane serve --bundle outputs/demo_cpu/bundle
   textlane load http://127.0.0.1:8000 --rate 20
+  textlane release start outputs/reviews_v2/bundle
   textlane demo --config job_configs/demo_cpu.yaml
 
 A value on the command line beats one in the environment, which beats the file.
@@ -189,7 +191,7 @@ def _run_stages(options: argparse.Namespace) -> None:
     job = load_job(options.config, options.sets).settings
     stages = ["prepare", "train", "evaluate", "export"]
     chosen = stages if options.command == "run" else [options.command]
-    with claim_output(job.output_dir):
+    with claim_output(job.output_dir), stored_output(job):
         refuse_files_in_place_of(job, chosen)
         if {"prepare", "train"} & set(chosen):
             check_pretrained(job)

@@ -13,6 +13,7 @@ from pipeline.contract.folder import write_text_atomically
 from pipeline.contract.text_output import print_text
 from pipeline.output_claim import claim_output, refuse_files_in_place_of
 from pipeline.stage import run_stage
+from pipeline.stored_output import stored_output
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
@@ -96,7 +97,7 @@ def _export(options: argparse.Namespace) -> None:
     if options.sensitivity:
         _refuse_with_sensitivity(options)
     job = load_job(options.config, options.sets).settings
-    with claim_output(job.output_dir):
+    with claim_output(job.output_dir), stored_output(job):
         refuse_files_in_place_of(job, ["export"])
         if options.sensitivity:
             _explore_sensitivity(job)

@@ -74,7 +74,8 @@ def _local_cluster(num_cpus: int | None) -> Iterator[None]:
                 include_dashboard=False,
                 logging_level=logging.WARNING,
                 log_to_driver=False,  # What workers have to say comes as errors or files.
-                _temp_dir=folder,
+                # Ray opens its folder to all users of the machine; ours around it stays closed.
+                _temp_dir=os.path.join(folder, "r"),
             )
         yield
     finally:

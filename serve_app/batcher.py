@@ -9,7 +9,12 @@ from contextvars import Context
 from dataclasses import dataclass
 from typing import Protocol
 
-from pipeline.contract.errors import DeadlineError, InferenceError, TextlaneError
+from pipeline.contract.errors import (
+    DeadlineError,
+    InferenceError,
+    OverloadedError,
+    TextlaneError,
+)
 from serve_app.lane_call import LaneAnswer, LaneRow, RowKey
 from serve_app.load_watch import QueueLoad
 from serve_app.session import Logits, Row
@@ -46,6 +51,10 @@ class Batcher:
     A window is formed when the last one has run: until then what arrives only waits. So a
     batch is as full as the load allows, nothing waits for a timer, and a text is overtaken
     by less than one window of younger ones.
+
+    Shadow rows wait apart, at most one window of them. They run only when no other waits, one
+    batch at a time, so that a user's text finds at most the one run before it that it would
+    find behind other users.
     """
 
     def __init__(
@@ -71,6 +80,7 @@ class Batcher:
         self._on_run = on_run
         self._clock, self._wall_clock = clock, wall_clock
         self._queue: deque[_Waiting] = deque()
+        self._shadows: deque[_Waiting] = deque()
         self._queued_tokens = 0
         self._window: deque[list[_Waiting]] = deque()
         self._worker: asyncio.Task[None] | None = None
@@ -83,12 +93,13 @@ class Batcher:
         """Return what became of each row, in order; cancelling this drops them all.
 
         A row whose deadline passes before its run gets a ``DeadlineError``, one that the
-        model fails on an ``InferenceError``; neither harms the others.
+        model fails on an ``InferenceError``, a shadow that finds no room an
+        ``OverloadedError``; none of these harms the others.
         """
         loop, now = asyncio.get_running_loop(), self._clock()
         waiting = [_Waiting(row=row, answer=loop.create_future(), arrived_s=now) for row in rows]
-        self._queue.extend(waiting)
-        self._queued_tokens += sum(len(row.input_ids) for row in rows)
+        for one in waiting:
+            self._line_up(one)
         if waiting and self._worker is None:
             self._start_worker()
         try:
@@ -97,16 +108,26 @@ class Batcher:
             for one in waiting:
                 one.answer.cancel()
 
+    def _line_up(self, one: _Waiting) -> None:
+        if not one.row.is_shadow:
+            self._queue.append(one)
+            self._queued_tokens += len(one.row.input_ids)
+        elif len(self._shadows) < self.limits.window_rows:
+            self._shadows.append(one)
+        else:
+            full = OverloadedError("users' texts leave no time for shadows")
+            one.answer.set_result(_no_run(full, one, one.arrived_s))
+
     def forget(self, rows: Sequence[RowKey]) -> None:
         """Drop rows that nobody waits for, as far as they have not run yet."""
         gone = set(rows)
-        for one in self._all_waiting():
+        for one in (*self._all_waiting(), *self._shadows):
             if one.row.key in gone and not one.answer.done():
                 one.answer.set_result(_no_run(DeadlineError("the client left"), one, self._clock()))
 
     @property
     def batches_waiting(self) -> float:
-        """Full runs' worth of work that no window has taken yet."""
+        """Full runs' worth of users' texts that no window has taken yet."""
         return self.limits.batches_of(num_rows=len(self._queue), num_tokens=self._queued_tokens)
 
     @property
@@ -115,7 +136,7 @@ class Batcher:
         return 0.0 if self._run_began_s is None else self._clock() - self._run_began_s
 
     def read_load(self) -> QueueLoad:
-        """Return how queue and session stand now."""
+        """Return how queue and session stand now; waiting shadows are no reason to scale."""
         waiting = [one for one in self._all_waiting() if not one.answer.done()]
         now, running_s = self._clock(), self.running_s
         return QueueLoad(
@@ -138,7 +159,7 @@ class Batcher:
 
     async def _work(self) -> None:
         try:
-            while self._window or self._take_window():
+            while self._window or self._take_window() or self._take_shadows():
                 await self._run(self._window.popleft())
             self._worker = None
         except Exception:
@@ -157,6 +178,16 @@ class Batcher:
             self._queue.popleft()
         self._queued_tokens = sum(lengths[num_taken:])
         return bool(groups)
+
+    def _take_shadows(self) -> bool:
+        self._shadows = deque(one for one in self._shadows if not one.answer.done())
+        groups = form_window([len(one.row.input_ids) for one in self._shadows], self.limits)
+        if not groups:
+            return False
+        taken = set(groups[0])
+        self._window.append([self._shadows[index] for index in groups[0]])
+        self._shadows = deque(one for at, one in enumerate(self._shadows) if at not in taken)
+        return True
 
     async def _run(self, group: list[_Waiting]) -> None:
         began_s, now = self._clock(), self._wall_clock()

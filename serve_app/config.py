@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
+from pipeline.contract.batching import RUN_TOKENS
 from pipeline.contract.bundle import ModelName
 from pipeline.contract.errors import ConfigError
 from pipeline.contract.settings import (
@@ -93,6 +94,9 @@ class ServeSettings(Settings):
     window_batches: Annotated[int, Field(ge=1, le=64)] = 4
     """Full batches' worth of waiting texts that a lane sorts together; more means less padding
     under load, and more texts that may run before an older one."""
+    run_cost_tokens: Annotated[int, Field(ge=0, le=100_000)] = RUN_TOKENS
+    """What a model run costs beside its padded tokens, in tokens; 27 was measured on CPUs. More
+    makes fuller batches with more padding: right where a run itself is dear, as on a GPU."""
     coalesce_ms: Annotated[float, Field(ge=0.0, le=100.0, strict=False)] = 2.0
     """Milliseconds that an ingress collects texts for one call while another is under way."""
     max_queued_requests: Count = 512
@@ -112,6 +116,16 @@ class ServeSettings(Settings):
     environment (``TEXTLANE_SERVE__API_KEYS='[…]'``) rather than in a file that others read."""
     log_texts: bool = False
     """Put the texts into the log line of their request; off, because texts are private."""
+    release_dir: Annotated[str, Field(min_length=1)] | None = None
+    """Folder in which the release desk keeps what must outlive it, on storage that every node of
+    the cluster has; null: ``<bundle>.release`` beside the bundle."""
+    admin_host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
+    """Address on which releases are started and watched, on the node where the desk runs; any
+    but this machine's own needs ``admin_keys``."""
+    admin_port: Annotated[int, Field(ge=0, le=65535)] = 8002
+    """Its port; 0 takes a free one, which the desk's log names."""
+    admin_keys: ApiKeys = None
+    """Who sends none of these keys may neither start nor see a release; as ``api_keys``."""
     ingress_replicas: Count = 1
     """Processes that speak HTTP and tokenise."""
     short_replicas: Replicas = 1
@@ -133,6 +147,13 @@ class ServeSettings(Settings):
     lane_num_cpus: PositiveFloat = 0.4
     """Ray's CPU reservation of one lane replica; all of them must fit on the cluster. From 1 on
     it is also the number of threads, unless that is set or tuned."""
+
+    @property
+    def release_folder(self) -> Path:
+        """What ``release_dir`` says or leaves open."""
+        bundle = Path(self.bundle)
+        given = self.release_dir
+        return Path(given) if given else bundle.with_name(f"{bundle.name}.release")
 
     def replica_range(self, lane: Literal["short", "long"]) -> tuple[int, int]:
         """Return the least and the most replicas of a lane."""

@@ -8,11 +8,12 @@ from starlette.exceptions import HTTPException
 
 from pipeline.contract import errors
 from pipeline.contract.errors import RequestError, ServiceError, TextlaneError
+from serve_app.drain_rate import LEAST_WAIT_S
 from serve_app.request_record import RequestRecord
 from serve_app.schemas import ErrorBody, ErrorDetail, ItemError, ItemErrorDetail
 
-RETRY_AFTER_S = 1
 INTERNAL_CODE = "internal_error"
+DOCS_GUIDE = "/docs lists what there is."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +47,7 @@ ERROR_KINDS: Mapping[type[TextlaneError], ErrorKind] = {
     errors.TooManyTokensError: ErrorKind(status=422, code="too_many_tokens"),
     errors.TooManyTextsError: ErrorKind(status=413, code="too_many_texts"),
     errors.BodyTooLargeError: ErrorKind(status=413, code="body_too_large"),
+    errors.ReleaseConflictError: ErrorKind(status=409, code="release_conflict"),
     errors.ServiceError: ErrorKind(status=500, code="service_error"),
     errors.OverloadedError: ErrorKind(status=429, code="overloaded"),
     errors.DeadlineError: ErrorKind(status=504, code="deadline_exceeded"),
@@ -64,27 +66,60 @@ class ErrorAnswer:
     headers: Mapping[str, str]
 
 
-def answer_error(error: Exception, record: RequestRecord) -> ErrorAnswer:
-    """Return the answer to an exception and note it in the request's record.
+@dataclass(frozen=True, kw_only=True)
+class DescribedError:
+    """An error as a client is told of it, whatever the protocol."""
+
+    kind: ErrorKind
+    detail: ErrorDetail
+    retry_after_s: int | None
+    """Seconds to wait before the request is sent again; None where that would not help."""
+
+
+def describe_error(
+    error: Exception, record: RequestRecord, *, guide: str = DOCS_GUIDE
+) -> DescribedError:
+    """Return what the client is told and note it in the request's record.
 
     Only what is meant for the client is shown: a type that is neither a RequestError nor a
     ServiceError has neither message nor field.
+
+    Args:
+        error: what was raised.
+        record: of the request.
+        guide: what tells somebody who asked for no path of ours which there are.
     """
-    kind, headers = _kind_of(error), {}
+    kind = _kind_of(error)
     message, field = _UNEXPECTED, None
     if isinstance(error, HTTPException):
-        message, headers = f"{error.detail}. /docs lists what there is.", dict(error.headers or {})
+        message = f"{error.detail}. {guide}"
     elif isinstance(error, RequestError | ServiceError):
         message, field = str(error), error.place
-    if kind.status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
-        headers["Retry-After"] = str(RETRY_AFTER_S)
-    if kind.status == HTTPStatus.UNAUTHORIZED:
-        headers["WWW-Authenticate"] = "Bearer"
     record.code = kind.code
     if kind.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         record.failure = error
     detail = ErrorDetail(code=kind.code, message=message, field=field, request_id=record.request_id)
-    return ErrorAnswer(status=kind.status, body=ErrorBody(error=detail).to_json(), headers=headers)
+    retry_after_s = None
+    if kind.status == HTTPStatus.TOO_MANY_REQUESTS:
+        retry_after_s = record.retry_after_s
+    elif kind.status == HTTPStatus.SERVICE_UNAVAILABLE:
+        retry_after_s = LEAST_WAIT_S
+    return DescribedError(kind=kind, detail=detail, retry_after_s=retry_after_s)
+
+
+def answer_error(
+    error: Exception, record: RequestRecord, *, guide: str = DOCS_GUIDE
+) -> ErrorAnswer:
+    """Return the HTTP answer to an exception; see ``describe_error``."""
+    described = describe_error(error, record, guide=guide)
+    status = described.kind.status
+    headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
+    if described.retry_after_s is not None:
+        headers["Retry-After"] = str(described.retry_after_s)
+    if status == HTTPStatus.UNAUTHORIZED:
+        headers["WWW-Authenticate"] = "Bearer"
+    body = ErrorBody(error=described.detail).to_json()
+    return ErrorAnswer(status=status, body=body, headers=headers)
 
 
 def describe_item_error(error: RequestError | ServiceError) -> ItemError:

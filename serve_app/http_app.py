@@ -9,28 +9,26 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from serve_app.error_answers import answer_error
+from serve_app.feedback_door import FeedbackDesk, FeedbackDoor
 from serve_app.http_frame import ErrorEdge, FrameRules, RequestFrame, record_of, route_path
-from serve_app.openapi import add_predict, documented_errors
+from serve_app.openapi import add_feedback, add_predict, documented_errors
+from serve_app.pages import HTML, PAGE_HEADERS
 from serve_app.predict_door import PredictDoor
 from serve_app.request_record import RequestObserver
 from serve_app.schemas import Alive, ModelInfo, ModelLimits, Ready
 from serve_app.service import PredictService
+from serve_app.versions import Versions
 
-PREDICT_PATH, MODEL_PATH = "/v1/predict", "/v1/model"
+PREDICT_PATH, MODEL_PATH, FEEDBACK_PATH = "/v1/predict", "/v1/model", "/v1/feedback"
 ALIVE_PATH, READY_PATH, PAGE_PATH = "/healthz", "/readyz", "/"
-KNOWN_PATHS = frozenset({PREDICT_PATH, MODEL_PATH, ALIVE_PATH, READY_PATH, PAGE_PATH})
-_JSON, _HTML = "application/json", "text/html; charset=utf-8"
-_PAGE_HEADERS = {
-    # The page loads nothing and talks to nobody but this server; a browser holds it to that.
-    "Content-Security-Policy": "default-src 'none'; connect-src 'self'; img-src data:; "
-    "style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-}
+DOCS_PATH = "/docs"
+KNOWN_PATHS = frozenset(
+    {PREDICT_PATH, MODEL_PATH, FEEDBACK_PATH, ALIVE_PATH, READY_PATH, PAGE_PATH, DOCS_PATH}
+)
+_JSON = "application/json"
 
 
 class HttpApp(FastAPI):
@@ -38,57 +36,68 @@ class HttpApp(FastAPI):
 
     def __init__(
         self,
-        service: PredictService,
+        versions: Versions,
         *,
         observers: Sequence[RequestObserver],
         api_keys: Sequence[str] = (),
+        feedback: FeedbackDesk | None = None,
     ) -> None:
         """Build the routes.
 
         Args:
-            service: what answers.
+            versions: of which one answers.
             observers: receive every request at its end.
             api_keys: one of them must be sent to ``/v1/…``; none: all may ask.
+            feedback: counts what users say the right label is; None: there is no such route.
         """
-        served = service.served
+        served = versions.stable.served
         super().__init__(
             title="textlane",
             version=served.version,
             description="Labels for texts. Every error has the same JSON body, `ErrorBody`.",
             exception_handlers={HTTPException: _handle_error},
+            # FastAPI's own pages load their scripts from the internet.
+            docs_url=None,
+            redoc_url=None,
         )
         rules = FrameRules(
-            version=served.version,
+            version=versions.stable_version,
             known_paths=KNOWN_PATHS,
             request_timeout_s=served.limits.request_timeout_s,
             api_keys=api_keys,
         )
         self._has_keys = bool(api_keys)
-        self._predict = PredictDoor(service)
+        self._versions = versions
+        self._doors: dict[str, ASGIApp] = {PREDICT_PATH: PredictDoor(versions)}
+        if feedback is not None:
+            most = served.limits.max_body_bytes
+            self._doors[FEEDBACK_PATH] = FeedbackDoor(feedback, max_body_bytes=most)
         self._frame = RequestFrame(self._route, rules=rules, observers=observers)
         self.add_middleware(ErrorEdge)
-        _add_health(self, service)
-        _add_model(self, service, has_keys=self._has_keys)
-        _add_page(self)
+        _add_health(self, versions)
+        _add_model(self, versions, has_keys=self._has_keys)
+        _add_page(self, PAGE_PATH, file="page.html")
+        _add_page(self, DOCS_PATH, file="docs.html")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one ASGI connection."""
         await self._frame(scope, receive, send)
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and route_path(scope) == PREDICT_PATH:
-            await self._predict(scope, receive, send)
-        else:
-            await super().__call__(scope, receive, send)
+        door = self._doors.get(route_path(scope)) if scope["type"] == "http" else None
+        await (door or super().__call__)(scope, receive, send)
 
     def openapi(self) -> dict[str, Any]:
-        """Return the document of all routes, predictions among them."""
-        return add_predict(super().openapi(), path=PREDICT_PATH, has_keys=self._has_keys)
+        """Return the document of all routes, those that FastAPI does not see among them."""
+        document = super().openapi()
+        if FEEDBACK_PATH in self._doors:
+            add_feedback(document, path=FEEDBACK_PATH, has_keys=self._has_keys)
+        document = add_predict(document, path=PREDICT_PATH, has_keys=self._has_keys)
+        document["info"]["version"] = self._versions.stable_version()
+        return document
 
 
-def _add_health(app: FastAPI, service: PredictService) -> None:
-    version = service.served.version
-
+def _add_health(app: FastAPI, versions: Versions) -> None:
     @app.get(ALIVE_PATH, response_model=Alive)
     async def healthz() -> Response:
         """Say that this process can answer; a process that cannot is to be started again."""
@@ -97,25 +106,25 @@ def _add_health(app: FastAPI, service: PredictService) -> None:
     @app.get(READY_PATH, response_model=Ready, responses=documented_errors(503))
     async def readyz() -> Response:
         """Say whether both lanes are warm and serve this version; else send no traffic here."""
-        await service.check()
-        return _respond(Ready(version=version))
+        await versions.check()
+        return _respond(Ready(version=versions.stable_version()))
 
 
-def _add_model(app: FastAPI, service: PredictService, *, has_keys: bool) -> None:
+def _add_model(app: FastAPI, versions: Versions, *, has_keys: bool) -> None:
     keyed = (401,) if has_keys else ()
 
     @app.get(MODEL_PATH, response_model=ModelInfo, responses=documented_errors(*keyed))
     async def model() -> Response:
         """Describe the served bundle."""
-        return _respond(_describe(service))
+        return _respond(_describe(versions.stable))
 
 
-def _add_page(app: FastAPI) -> None:
-    page = Path(__file__).with_name("page.html").read_bytes()
+def _add_page(app: FastAPI, path: str, *, file: str) -> None:
+    page = Path(__file__).with_name(file).read_bytes()
 
-    @app.get(PAGE_PATH, include_in_schema=False)
+    @app.get(path, include_in_schema=False)
     async def show_page() -> Response:
-        return Response(page, media_type=_HTML, headers=_PAGE_HEADERS)
+        return Response(page, media_type=HTML, headers=PAGE_HEADERS)
 
 
 async def _handle_error(request: Request, error: Exception) -> Response:

@@ -1,32 +1,32 @@
 """What surrounds every HTTP request: id, key, deadline, time, and no exception that gets out."""
 
 import asyncio
-import hashlib
-import hmac
-import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pipeline.contract.errors import InvalidRequestError, UnauthorizedError
-from serve_app.error_answers import ErrorAnswer, answer_error
+from serve_app.error_answers import DOCS_GUIDE, ErrorAnswer, answer_error
+from serve_app.request_headers import (
+    DEADLINE_HEADER,
+    RELEASE_KEY_HEADER,
+    REQUEST_ID_HEADER,
+    ApiKeys,
+    read_deadline_s,
+    read_release_key,
+    read_request_id,
+)
 from serve_app.request_record import (
     CLIENT_GONE_CODE,
     CLIENT_GONE_STATUS,
     RequestObserver,
     RequestRecord,
+    finish_record,
 )
 
-REQUEST_ID_HEADER = "X-Request-ID"
-DEADLINE_HEADER = "X-Deadline-Ms"
-API_KEY_HEADER = "X-API-Key"
-MAX_REQUEST_ID_CHARS = 128
 KEYED_PREFIX = "/v1/"
 OTHER_PATH = "other"
 _RECORD = "textlane_record"
-# Nobody waits for a day; longer numbers would only be there to be converted.
-_MAX_DEADLINE_DIGITS = 8
 _Headers = dict[bytes, bytes]
 
 
@@ -34,13 +34,16 @@ _Headers = dict[bytes, bytes]
 class FrameRules:
     """What holds for every request."""
 
-    version: str
+    version: Callable[[], str]
+    """Tells the stable version, which changes with a promotion."""
     known_paths: frozenset[str]
     """Paths that get figures of their own; all others share one, or a scanner could fill the
     metrics' memory."""
     request_timeout_s: float
     api_keys: Sequence[str] = ()
     """Keys of which one must be sent to the paths under ``/v1/``; none: all may ask."""
+    guide: str = DOCS_GUIDE
+    """Ends the answer to a path that is not there."""
 
 
 class RequestFrame:
@@ -53,7 +56,7 @@ class RequestFrame:
         self._app = app
         self._rules = rules
         self._observers = observers
-        self._key_digests = [_digest(key.encode()) for key in rules.api_keys]
+        self._keys = ApiKeys(rules.api_keys)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one ASGI connection."""
@@ -64,7 +67,7 @@ class RequestFrame:
         record = RequestRecord(
             path=path if path in self._rules.known_paths else OTHER_PATH,
             method=scope["method"],
-            version=self._rules.version,
+            version=self._rules.version(),
             timeout_s=self._rules.request_timeout_s,
         )
         scope[_RECORD] = record
@@ -77,9 +80,7 @@ class RequestFrame:
             if not record.has_left or task is None or task.uncancel() > 0:
                 raise
         finally:
-            record.total_ms = record.elapsed_s() * 1000.0
-            for observer in self._observers:
-                observer.observe_request(record)
+            finish_record(record, self._observers)
 
     async def _answer(
         self, scope: Scope, receive: Receive, send: Send, record: RequestRecord
@@ -97,29 +98,18 @@ class RequestFrame:
             await send(message)
 
         try:
-            record.request_id = _read_request_id(given, record)
-            self._check_key(headers, route_path(scope))
-            record.timeout_s = min(record.timeout_s, _read_deadline_s(headers, record))
+            text = None if given is None else given.decode("latin-1")
+            record.request_id = read_request_id(text, record)
+            if route_path(scope).startswith(KEYED_PREFIX):
+                self._keys.check(headers.get(b"x-api-key"), headers.get(b"authorization"))
+            deadline_s = read_deadline_s(headers.get(DEADLINE_HEADER.lower().encode()), record)
+            record.timeout_s = min(record.timeout_s, deadline_s)
+            record.release_key = read_release_key(headers.get(RELEASE_KEY_HEADER.lower().encode()))
             await self._app(scope, receive, send_on)
         except Exception as error:
             if record.has_begun:
                 raise
-            await send_error(answer_error(error, record), send_on)
-
-    def _check_key(self, headers: _Headers, path: str) -> None:
-        if not self._key_digests or not path.startswith(KEYED_PREFIX):
-            return
-        bearer = headers.get(b"authorization", b"")
-        given = headers.get(b"x-api-key") or bearer[7:] * (bearer[:7].lower() == b"bearer ")
-        # Digests have one length, and every key is compared: the time tells nothing.
-        digest = _digest(given.strip())
-        num_equal = sum(hmac.compare_digest(digest, known) for known in self._key_digests)
-        if not num_equal:
-            raise UnauthorizedError(
-                "this is not a key that is served here" if given else "there is no API key",
-                place=API_KEY_HEADER,
-                remedy=f"Send yours as {API_KEY_HEADER}, or as Authorization: Bearer KEY.",
-            )
+            await send_error(answer_error(error, record, guide=self._rules.guide), send_on)
 
 
 class ErrorEdge:
@@ -151,11 +141,6 @@ def record_of(scope: Scope) -> RequestRecord:
     return record
 
 
-def is_request_id(text: str) -> bool:
-    """Return whether a text may be used as a request id, in headers and logs."""
-    return 0 < len(text) <= MAX_REQUEST_ID_CHARS and text.isascii() and text.isprintable()
-
-
 async def send_error(answer: ErrorAnswer, send: Send) -> None:
     """Send an error as a whole HTTP answer."""
     extra = [(name.lower().encode(), value.encode()) for name, value in answer.headers.items()]
@@ -173,35 +158,3 @@ async def send_json(
     ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
-
-
-def _read_request_id(given: bytes | None, record: RequestRecord) -> str:
-    if given is None:
-        return uuid.uuid4().hex
-    text = given.decode("latin-1")
-    if not is_request_id(text):
-        record.request_id = uuid.uuid4().hex
-        raise InvalidRequestError(
-            f"must be 1 to {MAX_REQUEST_ID_CHARS} printable ASCII characters",
-            place=REQUEST_ID_HEADER,
-            remedy="Send a shorter, plain one, or none: then one is made.",
-        )
-    return text
-
-
-def _read_deadline_s(headers: _Headers, record: RequestRecord) -> float:
-    given = headers.get(DEADLINE_HEADER.lower().encode())
-    if given is None:
-        return record.timeout_s
-    if not given.isdigit() or len(given) > _MAX_DEADLINE_DIGITS or int(given) == 0:
-        raise InvalidRequestError(
-            f"must be a whole number of milliseconds, 1 to {10**_MAX_DEADLINE_DIGITS - 1}",
-            place=DEADLINE_HEADER,
-            value=given[:20].decode("latin-1"),
-            remedy="Send the time that you will wait, or leave the header out.",
-        )
-    return int(given) / 1000.0
-
-
-def _digest(key: bytes) -> bytes:
-    return hashlib.sha256(key).digest()

@@ -1,30 +1,37 @@
-"""The ingress deployment: the HTTP application inside a Ray Serve replica."""
+"""The ingress deployment: HTTP application and gRPC service inside a Ray Serve replica."""
 
 import logging
-from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
+from ray import serve
 from ray.serve.handle import DeploymentHandle
 
 from pipeline.contract.errors import ConfigError
 from serve_app.config import ServeSettings, read_ray_serve_settings
-from serve_app.http_app import HttpApp
-from serve_app.limits import LaneName, resolve_limits
+from serve_app.http_app import PREDICT_PATH, HttpApp
 from serve_app.live_settings import INGRESS_LIVE, with_live_values
 from serve_app.metrics import NO_LANE, IngressMetrics, SettingMetrics
-from serve_app.remote_lane import RemoteLane
+from serve_app.release.feedback_taker import FeedbackTaker
+from serve_app.release.report import IngressReport
+from serve_app.release.routing import RoutingTable, ServedVersion
+from serve_app.release.shadow import ShadowRunner
+from serve_app.release.stored_table import read_stored_table
+from serve_app.release.table_follower import DeskLine, TableFollower
+from serve_app.release.traffic import TrafficLog
+from serve_app.release.version_loader import VersionLoader
 from serve_app.request_log import RequestLog
-from serve_app.served import open_served
-from serve_app.service import PredictService
+from serve_app.rpc.door import CallContext, RpcDoor
+from serve_app.rpc.predict_pb2 import PredictResponse
+from serve_app.rpc.predictor import PREDICT_METHOD
 from serve_app.told_settings import ingress_settings
+from serve_app.versions import Untold, Versions
 
 # What is logged here stands in the replica's own file, which Ray rotates and its dashboard shows.
 _REPLICA_LOGGER = "ray.serve"
 
 
 class Ingress:
-    """One HTTP application for each replica."""
+    """One HTTP application and one gRPC service, over the same queue, for each replica."""
 
     def __init__(
         self,
@@ -33,59 +40,83 @@ class Ingress:
         version: str,
         short: DeploymentHandle[Any],
         long: DeploymentHandle[Any],
+        desk: DeploymentHandle[Any],
     ) -> None:
-        """Load the bundle's tokenizer and take the lanes' handles.
+        """Load the bundle's tokenizer and take the handles of lanes and release desk.
 
         Raises:
             FolderError: (or a subtype) the bundle is not the one or not usable.
         """
-        served = open_served(settings, expected_version=version)
-        coalesce_s = settings.coalesce_ms / 1000.0
+        self._logger = logging.getLogger(_REPLICA_LOGGER)
+        api_keys = [key.get_secret_value() for key in settings.api_keys or ()]
         self._settings = self._live_settings = settings
-        self._remote_lanes: Mapping[LaneName, RemoteLane] = {
-            "short": RemoteLane(short, coalesce_s=coalesce_s),
-            "long": RemoteLane(long, coalesce_s=coalesce_s),
-        }
-        self._is_configured = False
-        encoder = served.bundle.load_text_encoder()
         self._setting_metrics = SettingMetrics(NO_LANE, version=version)
-        self._api_keys = [key.get_secret_value() for key in settings.api_keys or ()]
-        self._service = PredictService(
-            served, encoder=encoder, lanes=self._remote_lanes, logs_texts=settings.log_texts
+        self._desk = desk
+        self._loader = VersionLoader(
+            settings, version=version, lanes={"short": short, "long": long}
         )
+        self._versions = Versions(self._loader.base.service, split=Untold())
+        self._traffic = TrafficLog(predict_paths=(PREDICT_PATH, PREDICT_METHOD))
+        base = ServedVersion(version=version, bundle=settings.bundle, app_name=None)
+        self._follower = TableFollower(
+            self._versions,
+            line=DeskLine(
+                exchange=self._exchange,
+                read_stored=lambda: read_stored_table(settings.release_folder, base),
+                load=self._loader.load,
+                forget_others=self._loader.forget_others,
+            ),
+            reporter=serve.get_replica_context().replica_id.unique_id,
+            log=self._traffic,
+            shadows=ShadowRunner(self._traffic, admission=self._loader.admission),
+            logger=self._logger,
+        )
+        observers = (self._traffic, IngressMetrics(), RequestLog(self._logger))
+        feedback = FeedbackTaker(self._versions, log=self._traffic)
+        self._http_app = HttpApp(
+            self._versions, observers=observers, api_keys=api_keys, feedback=feedback
+        )
+        self._rpc_door = RpcDoor(self._versions, observers=observers, api_keys=api_keys)
+        self._is_configured = False
 
     async def reconfigure(self, user_config: object) -> None:
         """Take other settings, without restart; see ``INGRESS_LIVE`` and ``Lane.reconfigure``.
+
+        Ray Serve calls this before it sends the first request; so it is here that a replica waits
+        to be told which version answers.
 
         Raises:
             ConfigError: names the value and the remedy; only the first time.
         """
         try:
-            settings = with_live_values(self._settings, user_config, names=INGRESS_LIVE)
-            served = self._service.served
-            limits = resolve_limits(settings, served.bundle)
+            self._loader.reconfigure(user_config)
         except ConfigError as error:
             if not self._is_configured:
                 raise
-            logging.getLogger(_REPLICA_LOGGER).error("settings stay as they are: %s", error)
+            self._logger.error("settings stay as they are: %s", error)
             return
-        self._is_configured = True
-        self._service.served = replace(served, limits=limits)
-        self._service.logs_texts = settings.log_texts
-        self._live_settings = settings
-        for lane in self._remote_lanes.values():
-            lane.coalesce_s = settings.coalesce_ms / 1000.0
+        self._live_settings = with_live_values(self._settings, user_config, names=INGRESS_LIVE)
+        if not self._is_configured:
+            self._is_configured = True
+            await self._follower.start()
 
     async def check_health(self) -> None:
         """Tell the settings; Ray Serve calls this every 2 s."""
-        limits = self._service.served.limits
+        limits = self._loader.base.service.served.limits
         told = ingress_settings(self._live_settings, limits, read_ray_serve_settings())
         self._setting_metrics.tell(told)
 
+    async def _exchange(self, report: IngressReport) -> RoutingTable:
+        table: RoutingTable = await self._desk.exchange.remote(report)
+        return table
+
     def __serve_build_asgi_app__(self) -> HttpApp:
         """Return the application; Ray Serve calls this in the replica."""
-        observers = (IngressMetrics(), RequestLog(logging.getLogger(_REPLICA_LOGGER)))
-        return HttpApp(self._service, observers=observers, api_keys=self._api_keys)
+        return self._http_app
+
+    async def Predict(self, request: bytes, grpc_context: CallContext) -> PredictResponse:
+        """Answer one gRPC call; Ray Serve finds this, and the context, by their names."""
+        return await self._rpc_door.predict(request, grpc_context)
 
     def __del__(self) -> None:
         """Write what the log still holds; Ray Serve calls this when it stops the replica."""

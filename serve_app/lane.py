@@ -5,6 +5,7 @@ from typing import Any
 
 import ray
 from ray import serve
+from ray.serve.handle import DeploymentHandle
 
 from pipeline.contract.errors import ConfigError, NotReadyError
 from serve_app.batcher import Batcher, GroupRun
@@ -32,13 +33,22 @@ _MAX_COLLECTED = 4096
 class Lane:
     """One replica: a model session behind a batch queue."""
 
-    def __init__(self, settings: ServeSettings, *, name: LaneName, version: str) -> None:
+    def __init__(
+        self,
+        settings: ServeSettings,
+        *,
+        name: LaneName,
+        version: str,
+        beside: DeploymentHandle[Any] | None = None,
+    ) -> None:
         """Load and warm up the model.
 
         Args:
             settings: with an absolute bundle path.
             name: which texts this lane gets.
             version: the version that the application was built with.
+            beside: the other lane where there is no ingress to bind both; Ray Serve makes one
+                application of what is bound, and nothing else is done with it.
 
         Raises:
             FolderError: (or a subtype) the bundle is not the one or not usable.
@@ -104,9 +114,12 @@ class Lane:
         """Return what became of each row, in order; cancelling this drops them.
 
         Calls are collected for ``batch_wait_timeout_ms`` only while a full batch waits already:
-        then collecting costs no time. A lone request never waits for company.
+        then collecting costs no time. A lone request never waits for company. Shadows come in
+        calls of their own, which are not collected with users': those would wait for them.
         """
         self._watch.wake()
+        if rows and rows[0].is_shadow:
+            return await self._batcher.score(rows)
         if not self._waits_when_idle and self._batcher.batches_waiting < 1.0:
             return await self._batcher.score(rows)
         answers: list[LaneAnswer] = await self._collect(rows)
@@ -119,6 +132,10 @@ class Lane:
     async def version(self) -> str:
         """Return the version that this replica serves."""
         return self._version
+
+    async def settings(self) -> ServeSettings:
+        """Return what this replica was built with, so that an ingress cuts texts alike."""
+        return self._settings
 
     async def check_health(self) -> None:
         """Let Ray Serve replace a replica whose session hangs; tells the settings as well.
@@ -159,4 +176,5 @@ def _batch_limits(settings: ServeSettings, limits: ServingLimits) -> BatchLimits
         max_batch_tokens=limits.max_batch_tokens,
         max_batch_requests=limits.max_batch_requests,
         window_batches=settings.window_batches,
+        run_cost_tokens=settings.run_cost_tokens,
     )

@@ -21,6 +21,8 @@ class LaneRow:
     """The request that it belongs to; several rows may share one."""
     deadline_s: float
     """Seconds since the epoch after which nobody waits for it any more."""
+    is_shadow: bool = False
+    """Whether no user waits for it: it runs where nothing else does, or not at all."""
 
     @property
     def key(self) -> RowKey:

@@ -12,12 +12,18 @@ from ray.serve import metrics as ray_metrics
 
 from pipeline.contract.batching import padded_token_count
 from serve_app.load_watch import QueueLoad
+from serve_app.release.check_result import Verdict
+from serve_app.release.decide import Decision
+from serve_app.release.record import Outcome
+from serve_app.release.state import Phase, ReleaseState
 from serve_app.request_record import RequestRecord
 
 LATENCY_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 NO_LANE = "none"
 """Label of requests that no lane was asked for."""
 TOKEN_BUCKETS = (16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0)
+_NO_RELEASE = "none"
+_VERDICTS = {Verdict.PASS: 1.0, Verdict.INCONCLUSIVE: 0.0, Verdict.FAIL: -1.0}
 ROW_BUCKETS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 
 
@@ -135,10 +141,32 @@ SETTING = MetricSpec(
     description="A setting that this replica works with; true is 1.",
     tag_keys=("setting", "lane", "version"),
 )
+RELEASE_STATE = MetricSpec(
+    name="textlane_release_state",
+    kind="gauge",
+    unit="state",
+    description="1 for the state that the release is in, 0 for the others; the last one stays.",
+    tag_keys=("state",),
+)
+RELEASE_WEIGHT = MetricSpec(
+    name="textlane_release_weight",
+    kind="gauge",
+    unit="ratio",
+    description="Share of the keys that the candidate answers; 0 without a release.",
+    tag_keys=(),
+)
+RELEASE_CHECK = MetricSpec(
+    name="textlane_release_check",
+    kind="gauge",
+    unit="verdict",
+    description="What each check says: 1 pass, 0 inconclusive, -1 fail.",
+    tag_keys=("check",),
+)
 INGRESS_METRICS = (REQUEST_LATENCY, STAGE_LATENCY, REQUESTS, TRUNCATED_TEXTS)
 BATCH_METRICS = (BATCH_ROWS, BATCH_LONGEST, ROWS, REAL_TOKENS, PADDED_TOKENS)
 LOAD_METRICS = (QUEUED_TEXTS, QUEUE_AGE, SESSION_SECONDS, GPU_UTILISATION)
-ALL_METRICS = (*INGRESS_METRICS, *BATCH_METRICS, *LOAD_METRICS, SETTING)
+RELEASE_METRICS = (RELEASE_STATE, RELEASE_WEIGHT, RELEASE_CHECK)
+ALL_METRICS = (*INGRESS_METRICS, *BATCH_METRICS, *LOAD_METRICS, *RELEASE_METRICS, SETTING)
 
 
 class SettingMetrics:
@@ -224,6 +252,26 @@ class LaneMetrics:
             self._counted_busy_s = load.busy_s
         if gpu_utilisation is not None:
             self._gpu_utilisation.set(gpu_utilisation, tags=dict(self._tags))
+
+
+class ReleaseMetrics:
+    """What the release desk reports."""
+
+    def __init__(self) -> None:
+        """Register the metrics with Ray."""
+        self._state = _build_gauge(RELEASE_STATE)
+        self._weight = _build_gauge(RELEASE_WEIGHT)
+        self._check = _build_gauge(RELEASE_CHECK)
+
+    def observe(self, state: ReleaseState, decision: Decision) -> None:
+        """Tell how the release stands after a look."""
+        release, last = state.release, state.last
+        name = str(release.phase) if release else str(last.outcome) if last else _NO_RELEASE
+        for known in (*Phase, *Outcome, _NO_RELEASE):
+            self._state.set(float(known == name), tags={"state": str(known)})
+        self._weight.set(release.weight if release else 0.0)
+        for result in decision.results:
+            self._check.set(_VERDICTS[result.verdict], tags={"check": result.name})
 
 
 def _build_counter(spec: MetricSpec) -> ray_metrics.Counter:

@@ -8,14 +8,17 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from pipeline.contract.errors import RequestError, ServiceError
 from serve_app.error_answers import ERROR_KINDS, INTERNAL_CODE
-from serve_app.http_frame import (
+from serve_app.request_headers import (
     API_KEY_HEADER,
     DEADLINE_HEADER,
     MAX_REQUEST_ID_CHARS,
+    RELEASE_KEY_HEADER,
     REQUEST_ID_HEADER,
 )
 from serve_app.schemas import (
     ErrorBody,
+    FeedbackAnswer,
+    FeedbackRequest,
     MultiLabelResponse,
     PredictRequest,
     SequenceResponse,
@@ -33,6 +36,7 @@ _ANSWERS: tuple[type[BaseModel], ...] = (
 )
 _UNAUTHORIZED = 401
 _PREDICT_STATUSES = (400, 413, 422, 429, 500, 503, 504)
+_FEEDBACK_STATUSES = (400, 413)
 _RETRIED = (429, 503)
 
 
@@ -82,6 +86,38 @@ def add_predict(document: dict[str, Any], *, path: str, has_keys: bool) -> dict[
     return document
 
 
+def add_feedback(document: dict[str, Any], *, path: str, has_keys: bool) -> None:
+    """Put the operation that takes feedback into an OpenAPI document; once is enough."""
+    if path in document["paths"]:
+        return
+    statuses = sorted([*_FEEDBACK_STATUSES, *([_UNAUTHORIZED] if has_keys else [])])
+    asked: list[tuple[type[BaseModel], JsonSchemaMode]] = [
+        (FeedbackRequest, "validation"),
+        (FeedbackAnswer, "serialization"),
+    ]
+    _, made = models_json_schema(asked, ref_template=_REFERENCE)
+    document.setdefault("components", {}).setdefault("schemas", {}).update(made["$defs"])
+    document["paths"][path] = {
+        "post": {
+            "summary": "Feedback",
+            "description": "Say what the right label of an answered text was; while a release is "
+            "under way, the accuracy of its two versions is compared.",
+            "operationId": "feedback",
+            "requestBody": {
+                "required": True,
+                "content": {_JSON: {"schema": _refer(FeedbackRequest)}},
+            },
+            "responses": {
+                "200": {
+                    "description": "Counted.",
+                    "content": {_JSON: {"schema": _refer(FeedbackAnswer)}},
+                },
+                **{str(status): _describe_error(status) for status in statuses},
+            },
+        }
+    }
+
+
 def _describe_predict(*, has_keys: bool) -> dict[str, Any]:
     statuses = [*_PREDICT_STATUSES, *([_UNAUTHORIZED] if has_keys else [])]
     answers = {"anyOf": [_refer(answer) for answer in _ANSWERS]}
@@ -127,6 +163,13 @@ def _parameters() -> Iterable[dict[str, Any]]:
             "in": "header",
             "description": "Milliseconds that the client waits; later, the work is dropped.",
             "schema": {"type": "integer", "minimum": 1},
+        },
+        {
+            "name": RELEASE_KEY_HEADER,
+            "in": "header",
+            "description": "A user's or tenant's id: while a release is under way, all requests "
+            "with one key are answered by the same version.",
+            "schema": {"type": "string", "minLength": 1, "maxLength": MAX_REQUEST_ID_CHARS},
         },
     ]
 

@@ -1,4 +1,4 @@
-"""What is known of one HTTP request: filled on its way, read by metrics and log at its end."""
+"""What is known of one request: filled on its way, read by metrics and log at its end."""
 
 import time
 from collections.abc import Sequence
@@ -21,12 +21,16 @@ class RequestRecord:
     method: str
     version: str = ""
     request_id: str = ""
+    release_key: str | None = None
+    """What keeps a client with one version while a release is under way; None: its request id."""
     started_s: float = field(default_factory=time.perf_counter)
     timeout_s: float = 30.0
     """Seconds from ``started_s`` in which the client wants its answer."""
     status: int = 500
     code: str = OK_CODE
     """``ok`` or the code of the error."""
+    retry_after_s: int = 1
+    """Seconds until the queue that refused it will have room."""
     failure: BaseException | None = None
     """What went wrong inside, for the log; None where the client caused it."""
     has_begun: bool = False
@@ -36,6 +40,8 @@ class RequestRecord:
     num_texts: int = 0
     num_failed: int = 0
     """Texts of a list that have an error in the place of an answer."""
+    num_let_down: int = 0
+    """Of them, those that were good and that the service failed."""
     num_tokens: int = 0
     num_truncated: int = 0
     lane: str = ""
@@ -70,3 +76,10 @@ class RequestObserver(Protocol):
     def observe_request(self, record: RequestRecord) -> None:
         """Count or write down one request."""
         ...
+
+
+def finish_record(record: RequestRecord, observers: Sequence[RequestObserver]) -> None:
+    """Take the time and hand the record to all who wait for it."""
+    record.total_ms = record.elapsed_s() * 1000.0
+    for observer in observers:
+        observer.observe_request(record)

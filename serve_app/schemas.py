@@ -177,6 +177,42 @@ class TextsResponse(Origin):
 AnyResponse = SequenceResponse | MultiLabelResponse | TokenResponse | TextsResponse
 
 
+_LabelOrLabels = Annotated[
+    Any,
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "null"}]}},
+            ]
+        }
+    ),
+]
+
+
+class FeedbackRequest(_Body):
+    """What the right answer would have been."""
+
+    request_id: str
+    """Of the answer."""
+    version: str
+    """Of the answer."""
+    # Any, because which of the two it must be depends on the version's task.
+    predicted: _LabelOrLabels
+    """Label of the answer; of a multi-label model the list of its labels, of a token model the
+    list of its words' labels."""
+    label: _LabelOrLabels
+    """The right one, in the same form."""
+
+
+class FeedbackAnswer(_Body):
+    """The feedback is counted."""
+
+    request_id: str
+    is_right: bool
+    """Whether the answer was right."""
+
+
 class Alive(_Body):
     """The process can answer."""
 

@@ -2,34 +2,26 @@
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from pipeline.contract.errors import (
     DeadlineError,
-    InvalidRequestError,
     NotReadyError,
     OverloadedError,
     RequestError,
     ServiceError,
     TextlaneError,
-    TooManyTextsError,
 )
 from pipeline.contract.tokenization import TextEncoder
+from serve_app.admission import Admission
 from serve_app.answers import NO_DETAIL, AnswerDetail, build_answer
-from serve_app.encoding import (
-    TOKEN_TASK,
-    EncodedRow,
-    check_pairing,
-    encode_pair,
-    encode_texts,
-    encode_words,
-    name_places,
-)
+from serve_app.encoding import EncodedRow
 from serve_app.lane_call import LaneAnswer, LaneRow
 from serve_app.limits import LaneName
 from serve_app.request_record import RequestRecord
+from serve_app.request_rows import Encoded, check_request, encode_request, places_of, texts_of
 from serve_app.schemas import AnyAnswer, PredictRequest, Timings
 from serve_app.served import Served
 
@@ -38,8 +30,17 @@ Outcome = AnyAnswer | RequestError | ServiceError
 _HEALTH_TIMEOUT_S = 5.0
 # Tokenising this many characters takes about a millisecond; more would hold up the loop.
 _MAX_INLINE_CHARS = 8192
-_Encoded = EncodedRow | RequestError
-_Scored = LaneAnswer | RequestError | ServiceError
+Scored = LaneAnswer | RequestError | ServiceError
+"""What a lane made of it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prediction:
+    """What became of a request: one of each for every text, in order."""
+
+    rows: Sequence[Encoded]
+    scored: Sequence[Scored]
+    outcomes: list[Outcome]
 
 
 class Lane(Protocol):
@@ -63,6 +64,7 @@ class PredictService:
         *,
         encoder: TextEncoder,
         lanes: Mapping[LaneName, Lane],
+        admission: Admission | None = None,
         logs_texts: bool = False,
     ) -> None:
         """Take a bundle, its tokenizer and the lanes that run its model.
@@ -71,15 +73,18 @@ class PredictService:
             served: the bundle and its limits.
             encoder: its tokenizer.
             lanes: what runs its model.
+            admission: what is in hand, shared by all versions of a process; None: this one's.
             logs_texts: put the texts into the records of their requests.
         """
         self.served = served
+        self.version = served.version
+        """As answers carry it; a version is made from hashes, so it is kept."""
         self._encoder = encoder
         self._lanes = lanes
         self.logs_texts = logs_texts
-        self._num_texts = 0
+        self._admission = admission or Admission(most_wait_s=served.limits.request_timeout_s)
 
-    async def predict(self, request: PredictRequest, record: RequestRecord) -> list[Outcome]:
+    async def predict(self, request: PredictRequest, record: RequestRecord) -> Prediction:
         """Return an answer or error for each text of a request, in order.
 
         Args:
@@ -92,15 +97,23 @@ class PredictService:
             DeadlineError: no answer was there in time.
             NotReadyError: the lane cannot answer.
         """
-        self._check_request(request)
-        texts = _texts_of(request)
+        try:
+            return await self._predict(request, record)
+        except OverloadedError:
+            record.retry_after_s = self._admission.wait_s
+            raise
+
+    async def _predict(self, request: PredictRequest, record: RequestRecord) -> Prediction:
+        check_request(request, self.served)
+        texts = texts_of(request)
         record.num_texts = len(request.texts) if request.texts is not None else 1
         if self.logs_texts:
             record.texts = [str(text) for text in texts]
-        with self._admitted(record.num_texts):
+        with self._admission.admit(record.num_texts, most=self.served.limits.max_queued_requests):
             rows = await self._encode_timed(request, texts, record)
             scored = await self._score(rows, record)
-        places = _places_of(request)
+        self._admission.note_answered(sum(isinstance(one, LaneAnswer) for one in scored))
+        places = places_of(request)
         outcomes = [
             self._conclude(row, answer, place=place, request=request, record=record)
             for row, answer, place in zip(rows, scored, places, strict=True)
@@ -108,7 +121,8 @@ class PredictService:
         _raise_if_none_got_through(outcomes)
         if request.texts is not None:
             record.num_failed = sum(isinstance(outcome, TextlaneError) for outcome in outcomes)
-        return outcomes
+            record.num_let_down = sum(map(_is_let_down, outcomes))
+        return Prediction(rows=rows, scored=scored, outcomes=outcomes)
 
     async def check(self) -> None:
         """Return when every lane serves the same version as this process.
@@ -121,49 +135,17 @@ class PredictService:
                 version = await asyncio.wait_for(lane.version(), _HEALTH_TIMEOUT_S)
             except TimeoutError:
                 raise NotReadyError(f"the {name} lane does not answer") from None
-            if version != self.served.version:
+            if version != self.version:
                 raise NotReadyError(f"the {name} lane serves another version", value=version)
-
-    def _check_request(self, request: PredictRequest) -> None:
-        manifest, limits = self.served.bundle.manifest, self.served.limits
-        check_pairing(is_pair=request.text_pair is not None, takes_pairs=manifest.takes_pairs)
-        num_texts = len(request.texts or ())
-        if num_texts > limits.max_texts_per_request:
-            raise TooManyTextsError(
-                f"{num_texts} texts are over the limit of {limits.max_texts_per_request}",
-                place="texts",
-                remedy="Send them in several requests.",
-            )
-        for name in ("scores", "top_k"):
-            if manifest.task == TOKEN_TASK and getattr(request, name):
-                raise InvalidRequestError(
-                    "the model labels words; each has one label and its score",
-                    place=name,
-                    remedy=f"Leave {name} out.",
-                )
-
-    @contextmanager
-    def _admitted(self, num_texts: int) -> Iterator[None]:
-        most = self.served.limits.max_queued_requests
-        if self._num_texts + num_texts > most:
-            raise OverloadedError(
-                f"{self._num_texts} texts are in hand, {num_texts} more would pass {most}",
-                remedy="Send it again after the seconds in Retry-After.",
-            )
-        self._num_texts += num_texts
-        try:
-            yield
-        finally:
-            self._num_texts -= num_texts
 
     async def _encode_timed(
         self, request: PredictRequest, texts: Sequence[object], record: RequestRecord
-    ) -> Sequence[_Encoded]:
+    ) -> Sequence[Encoded]:
         started = time.perf_counter()
         if sum(len(text) for text in texts if isinstance(text, str)) > _MAX_INLINE_CHARS:
-            rows = await asyncio.to_thread(self._encode, request)
+            rows = await asyncio.to_thread(encode_request, request, self._encoder, self.served)
         else:
-            rows = self._encode(request)
+            rows = encode_request(request, self._encoder, self.served)
         record.tokenise_ms = (time.perf_counter() - started) * 1000.0
         good = [row for row in rows if isinstance(row, EncodedRow)]
         lanes = {row.lane for row in good}
@@ -172,21 +154,7 @@ class PredictService:
         record.num_truncated = sum(row.is_truncated for row in good)
         return rows
 
-    def _encode(self, request: PredictRequest) -> Sequence[_Encoded]:
-        encoder, limits = self._encoder, self.served.limits
-        task = self.served.bundle.manifest.task
-        if request.text_pair is not None:
-            return [
-                encode_pair(request.text or "", request.text_pair, encoder=encoder, limits=limits)
-            ]
-        if request.words is not None:
-            return [encode_words(request.words, encoder=encoder, task=task, limits=limits)]
-        texts = request.texts if request.texts is not None else [request.text]
-        return encode_texts(
-            texts, encoder=encoder, task=task, limits=limits, places=_places_of(request)
-        )
-
-    async def _score(self, rows: Sequence[_Encoded], record: RequestRecord) -> list[_Scored]:
+    async def _score(self, rows: Sequence[Encoded], record: RequestRecord) -> list[Scored]:
         deadline_s = time.time() + record.remaining_s()
         if len(rows) == 1:
             # The common case, without a task of its own.
@@ -206,7 +174,7 @@ class PredictService:
             await asyncio.gather(*late, return_exceptions=True)
         return [task.result() if task in done else _late(record) for task in tasks]
 
-    async def _score_row(self, row: _Encoded, record: RequestRecord, deadline_s: float) -> _Scored:
+    async def _score_row(self, row: Encoded, record: RequestRecord, deadline_s: float) -> Scored:
         if not isinstance(row, EncodedRow):
             return row
         asked = LaneRow(
@@ -219,8 +187,8 @@ class PredictService:
 
     def _conclude(
         self,
-        row: _Encoded,
-        scored: _Scored,
+        row: Encoded,
+        scored: Scored,
         *,
         place: str,
         request: PredictRequest,
@@ -248,19 +216,6 @@ class PredictService:
             labels=manifest.labels,
             detail=_detail(request, scored, record),
         )
-
-
-def _texts_of(request: PredictRequest) -> Sequence[object]:
-    if request.text is not None:
-        pair = request.text_pair
-        return [request.text] if pair is None else [request.text, pair]
-    return request.words or request.texts or []
-
-
-def _places_of(request: PredictRequest) -> list[str]:
-    if request.texts is not None:
-        return name_places(len(request.texts))
-    return ["words" if request.words is not None else "text"]
 
 
 def _late(record: RequestRecord) -> DeadlineError:
@@ -294,3 +249,8 @@ def _raise_if_none_got_through(outcomes: Sequence[Outcome]) -> None:
     first = outcomes[0]
     if isinstance(first, OverloadedError | NotReadyError | DeadlineError) and len(kinds) == 1:
         raise type(first)(first.problem, remedy=first.remedy)
+
+
+def _is_let_down(outcome: Outcome) -> bool:
+    # A queue that is full says nothing about the version behind it.
+    return isinstance(outcome, ServiceError) and not isinstance(outcome, OverloadedError)

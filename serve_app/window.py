@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipeline.contract.batching import group_by_tokens
+from pipeline.contract.batching import RUN_TOKENS, group_by_tokens
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -17,6 +17,8 @@ class BatchLimits:
     window_batches: int
     """Full model runs' worth of waiting texts that are sorted together. More means less padding
     under load, and more texts that may run before an older one."""
+    run_cost_tokens: int = RUN_TOKENS
+    """Padded tokens that are added to a run to save another one."""
 
     @property
     def window_rows(self) -> int:
@@ -62,5 +64,6 @@ def form_window(lengths: Sequence[int], limits: BatchLimits) -> list[list[int]]:
         lengths[:num_rows],
         max_batch_tokens=limits.max_batch_tokens,
         max_batch_requests=limits.max_batch_requests,
+        run_tokens=limits.run_cost_tokens,
     )
     return sorted(groups, key=lambda group: group[0])

@@ -7,11 +7,14 @@ stands for and 0 elsewhere; every other token's is 0. ``boom`` is in the tokeniz
 in the model, so that running it fails.
 """
 
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+from profiles import profile_values
 from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
@@ -28,6 +31,7 @@ from pipeline.contract.bundle import (
     Limits,
     write_bundle,
 )
+from pipeline.contract.profile import TrainingProfile
 from pipeline.contract.tokenization import TextEncoder, TextSettings
 
 SEQUENCE, TOKEN = "sequence_classification", "token_classification"
@@ -52,6 +56,46 @@ _WORDS = {
 VOCABULARY = [*_SPECIAL, *_PLAIN, *_WORDS, FAILING_WORD]
 
 
+@dataclass(frozen=True)
+class Variant:
+    """How the graph of another version differs; only the first keeps every answer right."""
+
+    weight: float = WEIGHT
+    """Of a word's label: other bytes and scores, the same labels."""
+    is_swapped: bool = False
+    """Whether the labels' columns are turned round, as after a shuffle."""
+    num_missing: int = 1
+    """Last words of the vocabulary that the model lacks: 2 has it fail on ``oslo`` too."""
+    num_slow: int = 0
+    """Matrix products of 1,024 that each run does for nothing."""
+
+
+PLAIN = Variant()
+_SLOW_WIDTH = 1024
+
+
+def _slow_nodes(num, output):
+    """Return nodes that take time, and add nothing to ``plain``."""
+    names = [f"slow_{index}" for index in range(num + 1)]
+    nodes = [helper.make_node("MatMul", ["count", "slow_row"], [names[0]])]
+    nodes += [
+        helper.make_node("MatMul", [before, "slow_square"], [after])
+        for before, after in pairwise(names)
+    ]
+    nodes += [
+        helper.make_node("ReduceSum", [names[-1], "middle"], ["slow_sum"], keepdims=1),
+        helper.make_node("Mul", ["slow_sum", "zero"], ["nothing"]),
+        helper.make_node("Add", ["plain", "nothing"], [output]),
+    ]
+    width = _SLOW_WIDTH
+    constants = {
+        "slow_row": np.full((1, width), 1 / width, dtype=np.float32),
+        "slow_square": np.full((width, width), 1 / width, dtype=np.float32),
+        "zero": np.array(0.0, dtype=np.float32),
+    }
+    return nodes, [numpy_helper.from_array(value, name) for name, value in constants.items()]
+
+
 def build_tokenizer() -> Tokenizer:
     """Return an uncased WordPiece tokenizer over ``VOCABULARY``."""
     ids = {word: index for index, word in enumerate(VOCABULARY)}
@@ -63,13 +107,16 @@ def build_tokenizer() -> Tokenizer:
     return tokenizer
 
 
-def build_model(task: str) -> onnx.ModelProto:
+def build_model(task: str, variant: Variant = PLAIN) -> onnx.ModelProto:
     """Return the graph: int64 input_ids and attention_mask [batch, seq] to float32 logits."""
     labels = LABELS[task]
-    table = np.zeros((len(VOCABULARY) - 1, len(labels)), dtype=np.float32)
+    known = VOCABULARY[: -variant.num_missing]
+    table = np.zeros((len(known), len(labels)), dtype=np.float32)
     for word, label in _WORDS.items():
-        if label in labels:
-            table[VOCABULARY.index(word), labels.index(label)] = WEIGHT
+        if label in labels and word in known:
+            table[known.index(word), labels.index(label)] = variant.weight
+    if variant.is_swapped:
+        table = np.ascontiguousarray(table[:, ::-1])
     nodes = [
         helper.make_node("Gather", ["table", "input_ids"], ["vectors"]),
         helper.make_node("Cast", ["attention_mask"], ["mask"], to=TensorProto.FLOAT),
@@ -81,8 +128,12 @@ def build_model(task: str) -> onnx.ModelProto:
             helper.make_node("ReduceSum", ["masked", "middle"], ["sum"], keepdims=0),
             helper.make_node("ReduceSum", ["mask", "middle"], ["count"], keepdims=1),
             helper.make_node("Div", ["sum", "count"], ["mean"]),
-            helper.make_node("Sub", ["mean", "offset"], ["logits"]),
+            helper.make_node(
+                "Sub", ["mean", "offset"], ["plain" if variant.num_slow else "logits"]
+            ),
         ]
+    slow_nodes, slow_constants = _slow_nodes(variant.num_slow, "logits")
+    nodes += slow_nodes if variant.num_slow else []
     shape, axes = ["batch", "seq"], [numpy_helper.from_array(np.array([2]), "last")]
     if task != TOKEN:
         offset = np.array(0.5 if task == MULTI_LABEL else 0.0, dtype=np.float32)
@@ -99,7 +150,11 @@ def build_model(task: str) -> onnx.ModelProto:
             helper.make_tensor_value_info("attention_mask", TensorProto.INT64, shape),
         ],
         [helper.make_tensor_value_info("logits", TensorProto.FLOAT, out_shape)],
-        [numpy_helper.from_array(table, "table"), *axes],
+        [
+            numpy_helper.from_array(table, "table"),
+            *axes,
+            *(slow_constants if variant.num_slow else []),
+        ],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=8)
 
@@ -112,6 +167,7 @@ def write_tiny_bundle(
     max_text_chars: int = 200,
     with_int8: bool = False,
     takes_pairs: bool = False,
+    variant: Variant = PLAIN,
 ) -> Bundle:
     """Write a bundle; ``with_int8`` adds the same graph under the INT8 name."""
     settings = TextSettings(max_seq_len=max_seq_len)
@@ -119,10 +175,12 @@ def write_tiny_bundle(
 
     def fill(folder: Path) -> None:
         encoder.save(folder)
-        model = build_model(task)
+        model = build_model(task, variant)
         onnx.save(model, folder / FP32_NAME)
         if with_int8:
             onnx.save(model, folder / INT8_NAME)
+
+    percentiles = tuple(min(max_seq_len, 3 + step // 8) for step in range(101))
 
     def describe(files: dict[str, str]) -> BundleManifest:
         return BundleManifest(
@@ -137,7 +195,8 @@ def write_tiny_bundle(
                 for name in files
                 if name.endswith(".onnx")
             },
-            seq_len_percentiles=tuple(min(max_seq_len, 3 + step // 8) for step in range(101)),
+            seq_len_percentiles=percentiles,
+            profile=TrainingProfile(**profile_values(percentiles, LABELS[task])),
             opset=14,
             pad_token_id=encoder.pad_token_id,
             max_seq_len=max_seq_len,

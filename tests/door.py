@@ -4,12 +4,13 @@ import asyncio
 import json
 
 import httpx
-from fakes import FakeLane, FakeObserver
+from fakes import FakeFeedbackDesk, FakeLane, FakeObserver
 
 from serve_app.config import ServeSettings
 from serve_app.http_app import HttpApp
 from serve_app.served import open_served
 from serve_app.service import PredictService
+from serve_app.versions import Versions
 
 PREDICT = "/v1/predict"
 
@@ -28,7 +29,14 @@ class Door:
             logs_texts=logs_texts,
         )
         self.observer = FakeObserver()
-        self.app = HttpApp(self.service, observers=[self.observer, *observers], api_keys=api_keys)
+        self.versions = Versions(self.service)
+        self.feedback = FakeFeedbackDesk({self.version: served.bundle.manifest})
+        self.app = HttpApp(
+            self.versions,
+            observers=[self.observer, *observers],
+            api_keys=api_keys,
+            feedback=self.feedback,
+        )
 
     @property
     def record(self):

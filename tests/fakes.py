@@ -64,3 +64,17 @@ class FakeObserver:
 
     def observe_request(self, record):
         self.records.append(record)
+
+
+class FakeFeedbackDesk:
+    """Knows some versions' manifests, and keeps what it is told."""
+
+    def __init__(self, versions):
+        self.versions = versions
+        self.taken = []
+
+    def find_version(self, version):
+        return self.versions.get(version)
+
+    def add_feedback(self, feedback):
+        self.taken.append(feedback)

@@ -9,14 +9,15 @@ from pydantic import Field, field_validator, model_validator
 
 from pipeline.config.data import BucketSettings, DataSettings, Task
 from pipeline.config.export import ExportSettings
-from pipeline.config.fields import Count, Lenient, Location
+from pipeline.config.fields import Count, Lenient, Location, PositiveFloat
 from pipeline.config.model import ModelSettings
 from pipeline.config.train import TrainSettings
 from pipeline.contract.errors import ConfigError
 from pipeline.contract.settings import Loaded, Settings, load_settings
 
 ENV_PREFIX = "TEXTLANE"
-_SERVING_PREFIX = "TEXTLANE_SERVE__"
+_FOREIGN_PREFIXES = ("TEXTLANE_SERVE__", "TEXTLANE_RELEASE_")
+"""Of the settings of serving and of `textlane release`."""
 _PACKAGE_SCHEME = "package://"
 
 
@@ -94,7 +95,15 @@ class JobConfig(Settings):
     task: Annotated[Task, Lenient] = Task.SEQUENCE
     """What is predicted."""
     output_dir: Annotated[str, Field(min_length=1)]
-    """Folder of the job's shards, checkpoints, report and bundle."""
+    """Folder of the job's shards, checkpoints, report and bundle, on this machine or on a volume
+    that all of the cluster's machines mount at the same place."""
+    storage_path: Location | None = None
+    """Where output_dir is kept too, on any file system that fsspec knows
+    (``s3://bucket/jobs/mine``): a machine whose output_dir is empty or older goes on from there;
+    null keeps it nowhere else."""
+    storage_every_s: PositiveFloat = 60.0
+    """Seconds between looks for what is new to be stored; up to that much work is done again
+    after a machine is lost. It is stored at the end as well, and when the command is stopped."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     """Seed of sampling, row order, new weights and dropout."""
     data: DataSettings
@@ -105,6 +114,16 @@ class JobConfig(Settings):
     export: ExportSettings = ExportSettings()
     ray: RaySettings = RaySettings()
     mlflow: MlflowSettings = MlflowSettings()
+
+    @field_validator("output_dir")
+    @classmethod
+    def _demand_path(cls, output_dir: str) -> str:
+        if "://" in output_dir:
+            raise ValueError(
+                f"it must be a path, got the location {output_dir}. Set storage_path to it, and "
+                "output_dir to a folder of this machine."
+            )
+        return output_dir
 
     @model_validator(mode="after")
     def _demand_possible_pairs(self) -> "JobConfig":
@@ -166,7 +185,7 @@ def load_job(file: Path, sets: Sequence[str] = ()) -> Loaded[JobConfig]:
         ConfigError: with field, value and remedy.
     """
     return load_settings(
-        JobConfig, file=file, env_prefix=ENV_PREFIX, foreign_prefixes=(_SERVING_PREFIX,), sets=sets
+        JobConfig, file=file, env_prefix=ENV_PREFIX, foreign_prefixes=_FOREIGN_PREFIXES, sets=sets
     )
 
 

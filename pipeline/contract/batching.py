@@ -78,11 +78,15 @@ def bucket_of(lengths: IntArray, bucket_edges: IntArray) -> IntArray:
 
 
 def group_by_tokens(
-    lengths: Sequence[int], *, max_batch_tokens: int, max_batch_requests: int
+    lengths: Sequence[int],
+    *,
+    max_batch_tokens: int,
+    max_batch_requests: int,
+    run_tokens: int = RUN_TOKENS,
 ) -> list[list[int]]:
     """Return the cheapest groups of indices, similar lengths together, none over either limit.
 
-    A group costs its padded tokens and ``RUN_TOKENS`` more; of all ways to cut the rows in the
+    A group costs its padded tokens and ``run_tokens`` more; of all ways to cut the rows in the
     order of their lengths the cheapest is found by dynamic programming, ``O(rows * group)``.
     The groups run from short to long; inside a group indices ascend. A row that alone
     is over ``max_batch_tokens`` still gets a group of its own: nothing is dropped.
@@ -105,7 +109,7 @@ def group_by_tokens(
             cost = best[end - rows] + rows * longest
             if cost <= least:
                 least, first = cost, end - rows
-        best.append(least + RUN_TOKENS)
+        best.append(least + run_tokens)
         first_of_last.append(first)
     groups, end = [], len(order)
     while end:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from pipeline.contract.errors import (
     AlteredFileError,
@@ -22,10 +22,11 @@ from pipeline.contract.folder import (
     verify_files,
     write_manifest,
 )
+from pipeline.contract.profile import TrainingProfile, length_edges
 from pipeline.contract.settings import Settings
 from pipeline.contract.tokenization import TextEncoder, TextSettings, load_text_encoder
 
-BUNDLE_SCHEMA_VERSION = 3
+BUNDLE_SCHEMA_VERSION = 4
 FP32_NAME = "model.onnx"
 INT8_NAME = "model_int8.onnx"
 FP16_NAME = "model_fp16.onnx"
@@ -75,6 +76,8 @@ class BundleManifest(Settings):
     """Model file → how far its answers move with their batch; a comparison's tolerance."""
     seq_len_percentiles: tuple[int, ...] = Field(strict=False, min_length=101, max_length=101)
     """Tokens of the training texts: shortest, 1st … 99th percentile, longest; for tuning."""
+    profile: TrainingProfile
+    """Lengths, unknown tokens, confidence and label mix, for drift of live texts."""
     opset: int
     pad_token_id: int
     max_seq_len: int
@@ -96,6 +99,16 @@ class BundleManifest(Settings):
     """data_hash, config_hash, checkpoint, versions, commit."""
     files: dict[str, str]
     """Relative path → sha256 of every other file in the folder."""
+
+    @model_validator(mode="after")
+    def _demand_classes_of_length(self) -> "BundleManifest":
+        classes, counts = length_edges(self.seq_len_percentiles), self.profile.length_counts
+        if len(counts) != len(classes) + 1:
+            raise ValueError(
+                f"profile.length_counts has {len(counts)} classes, the percentiles make "
+                f"{len(classes) + 1}"
+            )
+        return self
 
     @property
     def text_settings(self) -> TextSettings:

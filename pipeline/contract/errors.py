@@ -20,7 +20,8 @@ TextlaneError
 │   ├── TextTooLongError      the text is over the limit of characters
 │   ├── TooManyTokensError    the text is over max_seq_len, and such texts are refused
 │   ├── TooManyTextsError     the list has more texts than one request may carry
-│   └── BodyTooLargeError     the body is over the limit of bytes
+│   ├── BodyTooLargeError     the body is over the limit of bytes
+│   └── ReleaseConflictError  the release is not in a state in which this can be done
 └── ServiceError           the request was good, the service could not answer
     ├── OverloadedError       the queue is full
     ├── DeadlineError         the answer took longer than the time allowed
@@ -172,6 +173,10 @@ class TooManyTextsError(RequestError):
 
 class BodyTooLargeError(RequestError):
     """The body is over the limit of bytes."""
+
+
+class ReleaseConflictError(RequestError):
+    """The release is not in a state in which this can be done."""
 
 
 class ServiceError(TextlaneError, RuntimeError):

@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -65,6 +65,9 @@ def _meaning(kind: type[BaseModel], location: _Location) -> str:
     model: Any = kind
     meaning = ""
     for part in location:
+        if isinstance(part, int):
+            model = _item_of(model)
+            continue
         field = getattr(model, "model_fields", {}).get(part)
         if field is None:
             break
@@ -76,6 +79,9 @@ def _meaning(kind: type[BaseModel], location: _Location) -> str:
 def _nearest_names(kind: type[BaseModel], location: _Location) -> str:
     model: Any = kind
     for part in location[:-1]:
+        if isinstance(part, int):
+            model = _item_of(model)
+            continue
         field = model.model_fields.get(part) if hasattr(model, "model_fields") else None
         model = field.annotation if field else None
     known = sorted(getattr(model, "model_fields", {}))
@@ -85,6 +91,11 @@ def _nearest_names(kind: type[BaseModel], location: _Location) -> str:
     if near:
         return f"Did you mean {near[0]}?"
     return f"Known settings here: {', '.join(known)}."
+
+
+def _item_of(kind: Any) -> Any:
+    """Return the type of a list's items, None if it is no list."""
+    return next(iter(get_args(kind)), None)
 
 
 def leaf_fields(kind: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:

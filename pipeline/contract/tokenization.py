@@ -107,6 +107,12 @@ class TextEncoder:
         return None if found is None else int(found)
 
     @property
+    def unknown_token_id(self) -> int | None:
+        """Id of ``[UNK]``, for what the vocabulary lacks; None if the tokenizer has none."""
+        found = self._tokenizer.token_to_id("[UNK]")
+        return None if found is None else int(found)
+
+    @property
     def special_token_ids(self) -> tuple[int, ...]:
         """Ids that stand for no text, ascending: BERT's five and what the file calls special."""
         named = map(self._tokenizer.token_to_id, _SPECIAL_TOKENS)

@@ -75,7 +75,7 @@ def find_files(location: str, *, formats: Sequence[str], setting: str) -> list[F
         DataError: nothing is found there, or the file system refuses.
         ConfigError: a package is not installed.
     """
-    file_system, root = _file_system_of(location)
+    file_system, root = file_system_of(location)
     try:
         found = list(_expand(file_system, root, location, formats))
         if not found and not isinstance(file_system, LocalFileSystem):
@@ -95,7 +95,13 @@ def find_files(location: str, *, formats: Sequence[str], setting: str) -> list[F
     return found
 
 
-def _file_system_of(location: str) -> tuple[AbstractFileSystem, str]:
+def file_system_of(location: str) -> tuple[AbstractFileSystem, str]:
+    """Return the file system of a location and the path in it; absolute for local ones.
+
+    Raises:
+        ConfigError: a package is not installed, or nothing knows the protocol.
+        DataError: to connect failed.
+    """
     if "://" not in location or location.startswith("package://"):
         return LocalFileSystem(), os.path.abspath(resolve_location(location))
     try:

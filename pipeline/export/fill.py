@@ -10,6 +10,7 @@ from rich.console import Console
 from pipeline.config import JobConfig, Task
 from pipeline.contract.bundle import FP32_NAME, BatchShift
 from pipeline.contract.errors import DataError
+from pipeline.contract.profile import TrainingProfile, length_edges
 from pipeline.contract.shards import Shards
 from pipeline.export.acceptance import Acceptance
 from pipeline.export.build import BuiltModels, build_models
@@ -20,6 +21,7 @@ from pipeline.export.figures import (
     ScoreSettings,
     file_sizes,
     judge_int8,
+    length_percentiles,
     measure_shifts,
     score_models,
     spread_rows,
@@ -31,6 +33,7 @@ from pipeline.export.latency import latency_shapes, measure_latencies
 from pipeline.export.onnx_session import LogitsFunction, open_model
 from pipeline.export.parity import grid_seq_lens
 from pipeline.export.reference import read_reference, write_reference
+from pipeline.export.training_profile import measure_profile
 from pipeline.model.trained import TrainedModel
 
 DISK_NEEDS = "export needs for a while about eight times the size of the weights"
@@ -55,6 +58,11 @@ class ExportInputs:
         return grid_seq_lens(self.shards.bucket_edges, longest)
 
     @property
+    def seq_len_percentiles(self) -> tuple[int, ...]:
+        """Tokens of the training texts: shortest, 1st … 99th percentile, longest."""
+        return length_percentiles(self.shards.split("train").lengths)
+
+    @property
     def score_settings(self) -> ScoreSettings:
         """How the models are scored and judged."""
         return ScoreSettings(
@@ -75,6 +83,7 @@ class Filled:
     quality: dict[str, Any]
     batch_shift: dict[str, BatchShift]
     default_model: str
+    profile: TrainingProfile
 
 
 def fill_models(folder: Path, inputs: ExportInputs) -> Filled:
@@ -118,7 +127,12 @@ def fill_models(folder: Path, inputs: ExportInputs) -> Filled:
         "notes": list(built.notes),
     }
     default_model = gate.default_model if gate else FP32_NAME
-    return Filled(quality=quality, batch_shift=batch_shift, default_model=default_model)
+    return Filled(
+        quality=quality,
+        batch_shift=batch_shift,
+        default_model=default_model,
+        profile=_measure_profile(models[default_model], inputs),
+    )
 
 
 def demand_rows(shards: Shards, split: str) -> None:
@@ -159,6 +173,16 @@ def _measure(
             is_multi_label=settings.task is Task.MULTI_LABEL,
         ),
     }
+
+
+def _measure_profile(run: LogitsFunction, inputs: ExportInputs) -> TrainingProfile:
+    return measure_profile(
+        run,
+        inputs.shards.split(GATE_SPLIT),
+        inputs.score_settings,
+        edges=length_edges(inputs.seq_len_percentiles),
+        unknown_token_id=inputs.trained.encoder.unknown_token_id,
+    )
 
 
 def _sentences(built: BuiltModels) -> Sequence[str]:

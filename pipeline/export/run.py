@@ -22,7 +22,6 @@ from pipeline.contract.folder import fingerprint, read_manifest
 from pipeline.contract.shards import load_shards
 from pipeline.contract.tokenization import TOKENIZER_NAME
 from pipeline.export.acceptance import Acceptance, check_reason
-from pipeline.export.figures import length_percentiles
 from pipeline.export.fill import DISK_NEEDS, ExportInputs, Filled, fill_models, say
 from pipeline.export.optimized_dump import dump_optimized as dump_model
 from pipeline.export.optimized_dump import prepare_dump_folder, remove_dump
@@ -169,7 +168,8 @@ def _describe(files: dict[str, str], inputs: ExportInputs, filled: Filled) -> Bu
             "target": job.export.target,
             "default_model": filled.default_model,
             "batch_shift": filled.batch_shift,
-            "seq_len_percentiles": length_percentiles(inputs.shards.split("train").lengths),
+            "seq_len_percentiles": inputs.seq_len_percentiles,
+            "profile": filled.profile,
             "opset": job.export.opset,
             "pad_token_id": trained.encoder.pad_token_id,
             "max_seq_len": text.max_seq_len,

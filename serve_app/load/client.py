@@ -11,6 +11,7 @@ from serve_app.load.target import Target
 
 _MAX_IDLE_S = 3.0
 """Servers close idle connections, some after 5 s; a request must not meet that moment."""
+_MAX_RETRY_AFTER_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,6 +22,8 @@ class Reply:
     body: bytes
     done_s: float
     """On the event loop's clock, when its last byte was read."""
+    retry_after_s: float = 0.0
+    """Seconds that the service asks to wait before another request; 0 where it does not."""
 
 
 class NotHttpError(Exception):
@@ -121,6 +124,7 @@ class _Connection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._waiting: asyncio.Future[Reply] | None = None
         self._body: list[bytes] = []
+        self._retry_after_s = 0.0
 
     def send(self, request: bytes) -> "asyncio.Future[Reply]":
         self._waiting = self._loop.create_future()
@@ -150,12 +154,18 @@ class _Connection(asyncio.Protocol):
         self.is_open = False
         self._fail(error or ConnectionResetError("the service closed the connection"))
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # The header may also hold a date, which nobody sends with 429.
+        if name.lower() == b"retry-after" and value.isdigit():
+            self._retry_after_s = min(float(value[:6]), _MAX_RETRY_AFTER_S)
+
     def on_body(self, part: bytes) -> None:
         self._body.append(part)
 
     def on_message_complete(self) -> None:
         body, self._body = b"".join(self._body), []
         waiting, status = self._waiting, self._parser.get_status_code()
+        retry_after_s, self._retry_after_s = self._retry_after_s, 0.0
         if status < 200:
             return  # An interim answer; the real one follows.
         if waiting is None:
@@ -165,7 +175,10 @@ class _Connection(asyncio.Protocol):
         if not self._parser.should_keep_alive():
             self.abort()
         if not waiting.done():
-            waiting.set_result(Reply(status=status, body=body, done_s=self._loop.time()))
+            now = self._loop.time()
+            waiting.set_result(
+                Reply(status=status, body=body, done_s=now, retry_after_s=retry_after_s)
+            )
 
     def _fail(self, error: Exception) -> None:
         waiting, self._waiting = self._waiting, None

@@ -91,6 +91,11 @@ def _add_loop(load: argparse.ArgumentParser) -> None:
         "--arrivals", type=Path, metavar="FILE", help="open loop, the times of a recorded CSV file"
     )
     load.add_argument(
+        "--impatient",
+        action="store_true",
+        help="in a closed loop, send again at once where the service says Retry-After",
+    )
+    load.add_argument(
         "--column", metavar="NAME", help=f"its column of seconds (default: {DEFAULT_COLUMN})"
     )
     load.add_argument("--speed", metavar="X", help="replay it so many times as fast (default: 1)")

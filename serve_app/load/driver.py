@@ -36,14 +36,24 @@ class Sender(Protocol):
 class Driver:
     """One run of requests; its clock is the running event loop's."""
 
-    def __init__(self, sender: Sender, texts: Iterator[Outgoing], *, timeout_s: float) -> None:
+    def __init__(
+        self,
+        sender: Sender,
+        texts: Iterator[Outgoing],
+        *,
+        timeout_s: float,
+        is_impatient: bool = False,
+    ) -> None:
         """Begin a run now.
 
         Args:
             sender: posts the requests.
             texts: what to send, in order.
             timeout_s: how long after a request was due its answer is given up.
+            is_impatient: let a connection of a closed loop ask again at once where the service
+                asked it to wait.
         """
+        self._is_impatient = is_impatient
         self.samples: list[Sample] = []
         """In the order of their ends."""
         self._sender, self._texts, self._timeout_s = sender, texts, timeout_s
@@ -87,9 +97,11 @@ class Driver:
 
     async def _send_in_turn(self, until_s: float) -> None:
         while (now := self.now_s) < until_s:
-            sample = await self._request(now)
-            if sample.failure is not None and sample.failure.status is None:
+            failure = (await self._request(now)).failure
+            if failure is not None and failure.status is None:
                 await asyncio.sleep(_PAUSE_S)
+            elif failure is not None and failure.retry_after_s and not self._is_impatient:
+                await asyncio.sleep(min(failure.retry_after_s, max(0.0, until_s - self.now_s)))
 
     async def _request(self, due_s: float) -> Sample:
         begun_s, outgoing = self.now_s, next(self._texts)
@@ -151,13 +163,19 @@ def read_reply(reply: Reply) -> tuple[str | None, Failure | None]:
     error = fields.get("error")
     if not isinstance(error, dict):
         return None, Failure(
-            kind=str(reply.status), status=reply.status, message=_shown(reply.body)
+            kind=str(reply.status),
+            status=reply.status,
+            message=_shown(reply.body),
+            retry_after_s=reply.retry_after_s,
         )
     # Before 0.1 the service called its codes types.
     code = printable(str(error.get("code") or error.get("type") or ""), most_chars=40)
     message = printable(str(error.get("message") or ""))
     return None, Failure(
-        kind=f"{reply.status} {code}".strip(), status=reply.status, message=message
+        kind=f"{reply.status} {code}".strip(),
+        status=reply.status,
+        message=message,
+        retry_after_s=reply.retry_after_s,
     )
 
 

@@ -67,7 +67,12 @@ async def _measure(plan: LoadPlan, on_tick: OnTick) -> Measured | None:
     try:
         if not await _run(_try_once(client, plan), stop=stop, on_tick=None):
             return None
-        driver = Driver(client, plan.texts.draw(plan.seed), timeout_s=plan.timeout_s)
+        driver = Driver(
+            client,
+            plan.texts.draw(plan.seed),
+            timeout_s=plan.timeout_s,
+            is_impatient=plan.is_impatient,
+        )
         cpu_s = time.process_time()
         if plan.due_s is None:
             work = driver.run_closed(connections=plan.connections or 1, until_s=plan.end_s)

@@ -13,6 +13,7 @@ from serve_app.load.arrivals import FloatArray, poisson_due_times, trace_due_tim
 from serve_app.load.mix import DEFAULT_MIX, parse_mix
 from serve_app.load.target import Target, find_target
 from serve_app.load.texts import TextSource, build_mix_source, read_source
+from serve_app.service_address import read_key
 
 DEFAULT_CONNECTIONS = 32
 DEFAULT_COLUMN = "arrival_s"
@@ -20,7 +21,6 @@ STDOUT = "-"
 _MAX_CONNECTIONS = 20_000
 _MAX_SECONDS = 7 * 24 * 3600.0
 _MAX_RATE = 100_000.0
-_MAX_KEY_CHARS = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +43,7 @@ class LoadPlan:
     seconds: float
     """Measured time, after the warm-up."""
     timeout_s: float
+    is_impatient: bool
     seed: int
     api_key: str | None
 
@@ -85,8 +86,9 @@ def build_plan(options: argparse.Namespace) -> LoadPlan:
         warm_up_s=warm_up_s,
         seconds=seconds,
         timeout_s=timeout_s,
+        is_impatient=options.impatient,
         seed=seed,
-        api_key=_read_key(options.api_key),
+        api_key=read_key(options.api_key, place="--api-key"),
     )
 
 
@@ -99,6 +101,12 @@ class _Arrivals:
 
 
 def _read_arrivals(options: argparse.Namespace, end_s: float, seed: int) -> _Arrivals:
+    if options.impatient and (options.rate is not None or options.arrivals is not None):
+        raise ConfigError(
+            "goes with a closed loop only; an open one never waits",
+            place="--impatient",
+            remedy="Leave it out, or give --connections in place of the times.",
+        )
     if options.arrivals is None:
         for name in ("column", "speed"):
             if getattr(options, name) is not None:
@@ -119,6 +127,7 @@ def _read_arrivals(options: argparse.Namespace, end_s: float, seed: int) -> _Arr
     most = _MAX_CONNECTIONS
     count = int(_number(given, "--connections", least=1, most=most, is_whole=True))
     text = f"closed loop, {count} connection{'s' if count > 1 else ''}"
+    text += ", impatient" if options.impatient else ""
     return _Arrivals(text=text, connections=count)
 
 
@@ -146,29 +155,6 @@ def _number(text: str, option: str, *, least: float, most: float, is_whole: bool
             remedy="`textlane load --help` has examples.",
         )
     return value
-
-
-def _read_key(given: str | None) -> str | None:
-    """Return the key, from a file after an @; its value is never shown."""
-    if given is None:
-        return None
-    key = given
-    if given.startswith("@"):
-        try:
-            key = Path(given[1:]).read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeError) as error:
-            raise ConfigError(
-                f"cannot be read: {getattr(error, 'strerror', None) or 'not UTF-8'}",
-                place=f"--api-key {given}",
-                remedy="Name a text file that holds the key and nothing else.",
-            ) from None
-    if not key.isascii() or not key.isprintable() or not 1 <= len(key) <= _MAX_KEY_CHARS:
-        raise ConfigError(
-            f"must be 1 to {_MAX_KEY_CHARS} printable ASCII characters",
-            place="--api-key",
-            remedy="Give the key, or @FILE to read it from a file.",
-        )
-    return key
 
 
 def _check_out(given: str | None, option: str) -> None:

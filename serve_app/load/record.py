@@ -21,6 +21,8 @@ class Failure:
     """HTTP status, if there was one."""
     message: str = ""
     """What the service or the system said, printable, shortened."""
+    retry_after_s: float = 0.0
+    """Seconds that the service asked to wait; 0 where it did not."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

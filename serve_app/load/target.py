@@ -4,13 +4,12 @@ import ipaddress
 import socket
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
 
 from pipeline.contract.errors import ConfigError
+from serve_app.service_address import split_url
 
 DEFAULT_PATH = "/v1/predict"
-_MAX_URL_CHARS = 2000
-_REMEDY = "Write it like http://127.0.0.1:8000"
+_EXAMPLE = "http://127.0.0.1:8000"
 
 Address = tuple[int, tuple[Any, ...]]
 """A socket family and the address that its ``connect`` takes."""
@@ -42,7 +41,7 @@ def find_target(url: str, *, is_mine: bool) -> Target:
         ConfigError: the URL cannot be used, its host is not known, or it is neither this
             machine nor in a private network and ``is_mine`` is not given.
     """
-    parts, port = _split(url)
+    parts, port = split_url(url, example=_EXAMPLE, key_option="--api-key")
     host = parts.hostname or ""
     is_tls = parts.scheme == "https"
     addresses = _look_up(host, port or (443 if is_tls else 80), url=url)
@@ -65,34 +64,6 @@ def find_target(url: str, *, is_mine: bool) -> Target:
         is_tls=is_tls,
         addresses=addresses,
     )
-
-
-def _split(url: str) -> tuple[SplitResult, int | None]:
-    if not url.isascii() or not url.isprintable() or " " in url or len(url) > _MAX_URL_CHARS:
-        raise ConfigError(
-            f"must be at most {_MAX_URL_CHARS} printable ASCII characters without spaces",
-            place="URL",
-            value=url,
-            remedy=f"{_REMEDY}.",
-        )
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError as error:
-        raise ConfigError(str(error), place="URL", value=url, remedy=f"{_REMEDY}.") from None
-    if parts.username is not None or parts.password is not None:
-        # The value is not shown: it may hold a password.
-        raise ConfigError(
-            "may hold no user name or password", place="URL", remedy="Use --api-key for a key."
-        )
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.fragment:
-        raise ConfigError(
-            "must begin with http:// or https://, name a host and have no #",
-            place="URL",
-            value=url,
-            remedy=f"{_REMEDY}.",
-        )
-    return parts, port
 
 
 def _look_up(host: str, port: int, *, url: str) -> tuple[Address, ...]:

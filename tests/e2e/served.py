@@ -50,12 +50,24 @@ class Running:
         self.process.send_signal(number)
         return self.process.wait(timeout=60), time.monotonic() - began
 
+    @property
+    def folder(self):
+        """Where it keeps its files."""
+        (folder,) = self.scratch.glob("tl-*")
+        return folder
+
+    def logged(self):
+        """Return all that it and Ray have written for people to read, token files aside."""
+        files = [path for path in self.folder.rglob("logs/**/*") if path.is_file()]
+        assert len(files) > 20
+        return "\n".join([self.said, *(path.read_text(errors="replace") for path in files)])
+
     def pids_of(self, sign):
         return [pid for pid, line in marked_processes(self.scratch).items() if sign in line]
 
 
 @contextmanager
-def serving(bundle, *options, environ=None):
+def serving(bundle, *options, **variables):
     scratch = Path(tempfile.mkdtemp(prefix="tl-"))
     log = scratch.with_name(f"{scratch.name}.log")
     ports = ["--port", "0", "--dashboard-port", "0"]
@@ -64,7 +76,7 @@ def serving(bundle, *options, environ=None):
         process = subprocess.Popen(
             command,
             cwd=ROOT,
-            env={**environment(scratch), **(environ or {})},
+            env={**environment(scratch), **variables},
             stdout=output,
             stderr=subprocess.STDOUT,
             preexec_fn=heed_interrupts,
@@ -79,6 +91,17 @@ def serving(bundle, *options, environ=None):
         shutil.rmtree(home_beside(scratch), ignore_errors=True)
         log.unlink()
         assert left == {}
+
+
+def grpc_address(server):
+    """Return where a server says that it answers by gRPC."""
+    return re.search(r"^grpc: +(\S+), ", server.said, flags=re.M)[1]
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def addresses_of_this_machine():

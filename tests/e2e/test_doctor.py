@@ -72,7 +72,7 @@ def deploy(server, **user_config):
 def test_doctor_names_wrong_settings_and_a_batch_that_does_not_form_until_they_are_cured(
     bundle,
 ):
-    with serving(bundle, *BAD, environ=OFTEN) as server:
+    with serving(bundle, *BAD, **OFTEN) as server:
         server.wait_for("Ctrl-C stops it.")
         with under_load(server.base_url):
             sick = examine(server)
@@ -80,7 +80,7 @@ def test_doctor_names_wrong_settings_and_a_batch_that_does_not_form_until_they_a
             time.sleep(3)
             batching = examine(server)
         server.stop(2)
-    with serving(bundle, environ=OFTEN) as server:
+    with serving(bundle, **OFTEN) as server:
         server.wait_for("Ctrl-C stops it.")
         with under_load(server.base_url):
             cured = examine(server)

@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 from checkout import ROOT, copy_checkout, environment, heed_interrupts, home_beside, left_running
+from submitted import drill
 
 pytestmark = pytest.mark.ray
 
@@ -220,7 +221,9 @@ def test_settings_show_their_origin(checkout, scratch):
     assert origins["train.epochs"] == "--set"
 
 
-def test_a_submitted_job_runs_on_a_started_cluster(checkout, scratch):
+def test_a_submitted_job_runs_on_a_cluster_and_goes_on_when_killed_with_its_disk(
+    checkout, scratch, tmp_path
+):
     need_port(8265)
     need_port(6379)
     # A virtual environment is a link here; a folder of another name stands for forgotten data.
@@ -235,11 +238,17 @@ def test_a_submitted_job_runs_on_a_started_cluster(checkout, scratch):
         output = run(command_like("RAY_AUTH_MODE=token ray job submit"), checkout, scratch)
         uploads = [p for p in scratch.rglob("_ray_pkg_*") if p.is_dir() and p.name[9:].isalnum()]
         carried = {p.name for upload in uploads for p in upload.iterdir()}
+        kept, resumed, stopped, said = drill(
+            lambda command: run(command, checkout, scratch), tmp_path, scratch
+        )
 
     assert "succeeded" in output
     assert "export" in output
     assert "pyproject.toml" in carried
     assert not carried & {".venv", "data"}
+    assert resumed == kept > 0
+    assert stopped > kept  # What it reached is stored as it is stopped.
+    assert "fetched" in said
 
 
 def test_every_readme_command_is_run_by_a_test_here():

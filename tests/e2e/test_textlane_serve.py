@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import signal
+import stat
 import threading
 import time
 from collections import Counter
@@ -14,12 +15,18 @@ from pathlib import Path
 import httpx
 import pytest
 from bundles import write_tiny_bundle
-from checkout import (
-    marked_processes,
+from checkout import marked_processes
+from monitored import (
+    PROMETHEUS,
+    light_load,
+    prometheus_on,
+    reported_training,
+    wait_for_data,
 )
 from served import accepts, addresses_of_this_machine, serving
 
 from cluster.listening import read_tcp_table
+from cluster.monitoring.dashboard import ROWS
 
 pytestmark = pytest.mark.ray
 
@@ -82,6 +89,36 @@ def test_metrics_and_dashboard_are_where_it_says(server):
     assert httpx.get(f"{url}/api/serve/applications/").status_code == httpx.codes.UNAUTHORIZED
     answer = httpx.get(f"{url}/api/serve/applications/", headers=with_token, timeout=60)
     assert answer.json()["applications"]["textlane"]["status"] == "RUNNING"
+
+
+def test_no_other_user_reads_or_changes_its_files(server):
+    # Ray opens its own folder to all; it is in ours, which lets nobody through.
+    assert stat.S_IMODE(server.folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE((server.folder / "ray_token").stat().st_mode) == 0o600
+
+
+@pytest.mark.skipif(PROMETHEUS is None, reason="no Prometheus: apt-get install prometheus")
+def test_prometheus_finds_the_cluster_and_answers_every_query_of_the_dashboard(server, tmp_path):
+    queries = [query for row in ROWS for panel in row.panels for query in panel.queries]
+    # The program that stands for a training reports every figure, those of a GPU included.
+    full = [q.expr for q in queries if q.needs is None or "ray_textlane_train_" in q.expr]
+    discovery_file = re.search(r"^prometheus: (\S+) ", server.said, flags=re.M)[1]
+
+    with (
+        prometheus_on(discovery_file, tmp_path) as prometheus,
+        reported_training(server),
+        light_load(server.base_url),
+    ):
+        empty = wait_for_data(prometheus, full)
+        rules = [rule for group in prometheus.get("rules")["groups"] for rule in group["rules"]]
+        targets = prometheus.get("targets")["activeTargets"]
+        for query in queries:
+            prometheus.has_data(query.expr)  # Those that need a GPU, say, are at least valid.
+
+    assert empty == []
+    assert {rule["health"] for rule in rules} == {"ok"}
+    assert {target["health"] for target in targets} == {"up"}
+    assert len(targets) >= 3
 
 
 class Load:

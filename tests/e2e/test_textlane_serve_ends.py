@@ -9,8 +9,10 @@ import tempfile
 import time
 from pathlib import Path
 
+import grpc
 import httpx
 import pytest
+import yaml
 from bundles import write_tiny_bundle
 from checkout import (
     ROOT,
@@ -19,7 +21,10 @@ from checkout import (
     left_running,
     marked_processes,
 )
-from served import accepts, addresses_of_this_machine, serving
+from served import accepts, addresses_of_this_machine, grpc_address, serving
+
+from serve_app.rpc.predict_pb2 import PredictRequest
+from serve_app.rpc.predictor import PredictorStub
 
 pytestmark = pytest.mark.ray
 
@@ -73,26 +78,45 @@ def test_a_killed_command_takes_its_server_with_it(bundle):
         assert list(server.scratch.iterdir()) == []
 
 
-def test_it_serves_without_haproxy_too(bundle):
-    with serving(bundle, "--no-haproxy") as server:
+def test_it_serves_without_haproxy_too_and_no_secret_or_text_is_in_a_log(bundle):
+    key = {"X-API-Key": "key-of-a-client"}
+    options = ("--no-haproxy", "--grpc-port", "0", "--set", f"api_keys={list(key.values())}")
+    # A line of a request is written at once and not with a thousand others.
+    with serving(bundle, *options, RAY_SERVE_REQUEST_PATH_LOG_BUFFER_SIZE="1") as server:
         server.wait_for("Ctrl-C stops it.")
 
-        assert httpx.post(f"{server.base_url}/v1/predict", json=TEXT).json()["label"] == "positive"
+        url = f"{server.base_url}/v1/predict"
+        refused = httpx.post(url, json=TEXT, headers={"X-API-Key": "key-of-a-stranger"})
+        assert refused.status_code == httpx.codes.UNAUTHORIZED
+        assert httpx.post(url, json=TEXT, headers=key).json()["label"] == "positive"
+        with grpc.insecure_channel(grpc_address(server)) as channel:
+            answer = PredictorStub(channel).Predict(
+                PredictRequest(**TEXT), timeout=30, metadata=[("x-api-key", key["X-API-Key"])]
+            )
+        assert answer.answers[0].answer.label == "positive"
+        logged, token = server.logged(), (server.folder / "ray_token").read_text()
+        assert '"code": "unauthorized"' in logged
+        for secret in (token, key["X-API-Key"], "key-of-a-stranger", TEXT["text"]):
+            assert secret not in logged
         assert "haproxy" not in server.said
         assert "warning" not in server.said
         assert server.pids_of("/haproxy -db") == []
 
 
 def test_an_open_front_door_is_the_only_one_and_is_named(bundle):
-    with serving(bundle, "--host", "0.0.0.0") as server:
+    with serving(bundle, "--host", "0.0.0.0", "--grpc-port", "0") as server:
         server.wait_for("Ctrl-C stops it.")
 
         warnings = [line for line in server.said.splitlines() if line.startswith("warning")]
         port = int(server.base_url.rpartition(":")[2])
-        assert len(warnings) == 1
-        assert f"0.0.0.0:{port}, haproxy: requests" in warnings[0]
+        grpc_port = int(grpc_address(server).rpartition(":")[2])
+        assert {warning.partition("can reach ")[2] for warning in warnings} == {
+            f"0.0.0.0:{port}, haproxy: requests",
+            f"0.0.0.0:{grpc_port}, haproxy: requests by gRPC",
+        }
         for address in addresses_of_this_machine():
             assert accepts(address, port)
+            assert accepts(address, grpc_port)
 
 
 @pytest.mark.parametrize(
@@ -105,6 +129,33 @@ def test_an_impossible_setting_is_told_before_ray_starts(bundle, setting, said):
         assert said in server.said
         assert "starting Ray" not in server.said
         assert list(server.scratch.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"deployments": [{"name": "ShortLane", "user_config": {"max_batch_rows": 8}}]},
+            "error: deployments: ShortLane: user_config: max_batch_rows: unknown setting",
+        ),
+        (
+            {"deployments": [{"name": "ShortLane", "num_replicas": "many"}]},
+            "error: the Ray Serve file: applications.0.deployments.0: ",
+        ),
+    ],
+    ids=str,
+)
+def test_a_mistake_in_the_file_is_told_before_ray_starts(bundle, tmp_path, changes, said):
+    config = yaml.safe_load((ROOT / "serve_app/config.yaml").read_text())
+    config["applications"][0].update(changes)
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump(config))
+
+    with serving(bundle, "--config", path) as server:
+        assert server.process.wait(timeout=60) == 2
+        assert said in server.said
+        assert "Traceback" not in server.said
+        assert "starting Ray" not in server.said
 
 
 def test_when_the_replicas_cannot_start_the_logs_are_kept_and_named(bundle, tmp_path):

@@ -16,15 +16,21 @@ def gated_client(folder, *, num_connections=100, **settings):
     from ray import serve
 
     import serve_app.app
+    import serve_app.lane_deployment
 
     port = free_port()
     serve.start(http_options={"host": "127.0.0.1", "port": port}, proxy_location="HeadOnly")
     # Replicas do not find the tests' folders.
     cloudpickle.register_pickle_by_value(gated_lane)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(serve_app.app, "Lane", GatedLane)
+        patch.setattr(serve_app.lane_deployment, "Lane", GatedLane)
         application = serve_app.app.build_app(
-            {"bundle": str(folder / "bundle"), "threads_per_replica": 1, **settings}
+            {
+                "bundle": str(folder / "bundle"),
+                "threads_per_replica": 1,
+                "admin_port": 0,
+                **settings,
+            }
         )
     try:
         serve.run(application, name="gated", route_prefix="/")

@@ -11,6 +11,7 @@ from unittest.mock import patch
 from gated_lane import GatedLane
 
 import serve_app.app
+import serve_app.lane_deployment
 
 LIMITS = "limits"
 
@@ -27,5 +28,5 @@ class LiveLane(GatedLane):
 
 def build_app(args):
     """Return the real application around such lanes."""
-    with patch.object(serve_app.app, "Lane", LiveLane):
+    with patch.object(serve_app.lane_deployment, "Lane", LiveLane):
         return serve_app.app.build_app(args)

@@ -7,14 +7,18 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import grpc
 import httpx
 import numpy as np
 import pytest
 from bundles import FAILING_WORD, write_tiny_bundle
 
+from cluster.serve_config import GRPC_FUNCTION
 from serve_app.answers import build_answer
 from serve_app.config import ServeSettings
 from serve_app.encoding import encode_texts
+from serve_app.rpc.predict_pb2 import PredictRequest
+from serve_app.rpc.predictor import PredictorStub
 from serve_app.served import open_served
 from serve_app.session import ScoringSession
 
@@ -36,15 +40,24 @@ def bundle_dir(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def serve_url(ray_cluster, bundle_dir):
+def grpc_port():
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def serve_url(ray_cluster, bundle_dir, grpc_port):
     from ray import serve
 
     from serve_app.app import build_app
 
     port = free_port()
-    serve.start(http_options={"host": "127.0.0.1", "port": port}, proxy_location="HeadOnly")
+    serve.start(
+        http_options={"host": "127.0.0.1", "port": port},
+        grpc_options={"port": grpc_port, "grpc_servicer_functions": [GRPC_FUNCTION]},
+        proxy_location="HeadOnly",
+    )
     try:
-        args = {"bundle": str(bundle_dir), "threads_per_replica": 1}
+        args = {"bundle": str(bundle_dir), "threads_per_replica": 1, "admin_port": 0}
         serve.run(build_app({**args, "max_body_bytes": 20_000}), name="tiny", route_prefix="/")
         # Waits a second for a second text, gives up just after, and holds two texts at most.
         strict = {
@@ -161,7 +174,7 @@ def test_health_model_and_openapi_are_there(client):
     assert client.get("/healthz").json() == {"status": "alive"}
     assert ready == {"status": "ready", "version": model["version"]}
     assert model["labels"] == ["negative", "positive"]
-    assert set(document["paths"]) == {PREDICT, "/healthz", "/readyz", "/v1/model"}
+    assert set(document["paths"]) == {PREDICT, "/v1/feedback", "/healthz", "/readyz", "/v1/model"}
 
 
 def test_answer_that_is_not_there_in_time_is_504(strict):
@@ -178,8 +191,48 @@ def test_text_over_the_admission_limit_is_429_with_retry_after(strict):
 
     shed = [response for response in responses if response.status_code == 429]
     assert shed
-    assert {response.headers["retry-after"] for response in shed} == {"1"}
+    # No text waits longer than request_timeout_s, so no client is told more.
+    assert {response.headers["retry-after"] for response in shed} <= {"1", "2"}
     assert {response.json()["error"]["code"] for response in shed} == {"overloaded"}
+
+
+def test_rays_own_grpc_proxy_answers_as_http_does(client, serve_url, grpc_port):
+    expected = client.post(PREDICT, json={"texts": [SHORT, "", FAILING_WORD], "top_k": 1}).json()
+    with grpc.insecure_channel(f"127.0.0.1:{grpc_port}") as channel:
+        predictor = PredictorStub(channel)
+        asked = PredictRequest(texts=[SHORT, "", FAILING_WORD], top_k=1)
+        sent = [("application", "tiny"), ("request_id", "mine-2")]
+        answer = predictor.Predict(asked, metadata=sent, timeout=30)
+        late, many = [], [PredictRequest(text=SHORT), PredictRequest(texts=[SHORT] * 3)]
+        for message in many:
+            with pytest.raises(grpc.RpcError) as caught:
+                predictor.Predict(message, metadata=[("application", "strict")], timeout=30)
+            late.append((caught.value.code(), dict(caught.value.trailing_metadata())))
+
+    good, empty, failed = answer.answers
+    assert (answer.request_id, good.answer.label) == ("mine-2", expected["answers"][0]["label"])
+    assert good.answer.top[0].score == pytest.approx(expected["answers"][0]["top"][0]["score"])
+    codes = [item["error"]["code"] for item in expected["answers"][1:]]
+    assert [empty.error.code, failed.error.code] == codes
+    assert [code for code, _ in late] == [
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.INVALID_ARGUMENT,
+    ]
+    assert [told["error-code"] for _, told in late] == ["deadline_exceeded", "too_many_texts"]
+
+
+def test_a_grpc_call_whose_deadline_passed_is_dropped(strict, serve_url, grpc_port):
+    with grpc.insecure_channel(f"127.0.0.1:{grpc_port}") as channel:
+        sent = [("application", "strict")]
+        with pytest.raises(grpc.RpcError) as caught:
+            PredictorStub(channel).Predict(PredictRequest(text=SHORT), metadata=sent, timeout=0.2)
+    assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+
+    # Two texts are the most that may be in hand; it would have been one of them for a second.
+    with ThreadPoolExecutor(2) as pool:
+        answers = list(pool.map(lambda _: strict.post(PREDICT, json={"text": SHORT}), range(2)))
+
+    assert 429 not in {answer.status_code for answer in answers}
 
 
 def descendants():
@@ -209,7 +262,7 @@ def test_no_replica_has_torch_in_memory(client):
 
     maps = [Path(f"/proc/{pid}/maps").read_text() for pid in pids]
 
-    assert len(pids) == 3
+    assert len(pids) == 4
     assert any("onnxruntime" in text for text in maps)
     assert not any("torch" in text for text in maps)
 

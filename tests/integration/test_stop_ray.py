@@ -84,8 +84,8 @@ def end_all(process):
     process.wait()
 
 
-RAY_STARTS = "tl-*/session_*/logs/worker-*.out"
-RAY_DATA_WORKS = "tl-*/session_*/logs/ray-data/*.log"
+RAY_STARTS = "tl-*/r/session_*/logs/worker-*.out"
+RAY_DATA_WORKS = "tl-*/r/session_*/logs/ray-data/*.log"
 RAY_TRAIN_WORKS = "checkpoint/*.pt"
 
 

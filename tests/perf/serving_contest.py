@@ -10,6 +10,7 @@ else should run.
 import argparse
 import json
 import os
+import re
 import signal
 import socket
 import statistics
@@ -24,7 +25,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from serving_peers import BIN, PEERS_BY_NAME, bin_folder, environ_of
+from serving_peers import BIN, CONTESTANTS, PEERS_BY_NAME, bin_folder, environ_of
 from serving_texts import MIXED, SHORT, write_texts
 
 READY_S = 120.0
@@ -67,7 +68,7 @@ def main() -> None:
 def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("bundle", type=lambda text: Path(text).resolve())
-    parser.add_argument("--peers", nargs="+", default=list(PEERS_BY_NAME), choices=PEERS_BY_NAME)
+    parser.add_argument("--peers", nargs="+", default=CONTESTANTS, choices=PEERS_BY_NAME)
     parser.add_argument("--phases", nargs="+", default=list(PHASES), choices=PHASES)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=8)
@@ -100,6 +101,8 @@ def running(
     name: str, folder: Path, options: argparse.Namespace
 ) -> Iterator[tuple[str, float, int]]:
     """Give the address, seconds to the first answer and the session id of a started peer."""
+    # A program that is told to end, as `timeout` does, takes the peer with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     peer, port = PEERS_BY_NAME[name], free_port()
     model = json.loads((options.bundle / "manifest.json").read_text())["default_model"]
     values = {"port": port, "bundle": options.bundle}
@@ -129,6 +132,17 @@ def running(
         yield url, round(time.monotonic() - began, 2), process.pid
     finally:
         stop(process)
+
+
+def said_by(folder: Path, pattern: str) -> str:
+    """Return what the first group of a pattern matches in a line of the server's log."""
+    deadline = time.monotonic() + READY_S
+    # It may answer before it has said all.
+    while not (found := re.search(pattern, (folder / "server.log").read_text(), flags=re.M)):
+        if time.monotonic() > deadline:
+            sys.exit(f"the server does not say {pattern}")
+        time.sleep(0.1)
+    return found[1]
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:

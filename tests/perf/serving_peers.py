@@ -24,13 +24,16 @@ class Peer:
 
 
 OURS = ("textlane", "serve", "--bundle", "{bundle}", "--port", "{port}")
+ONE_TEXT, LARGE, BY_GRPC = "textlane, one text a run", "textlane, full batches", "textlane, gRPC"
 _RAY_DOCS = ("python", str(PEERS / "run_ray_docs.py"), "{port}")
 _FAST_RAY = {"RAY_SERVE_THROUGHPUT_OPTIMIZED": "1", "RAY_SERVE_ENABLE_HA_PROXY": "1"}
 PEERS_BY_NAME = {
     "textlane": Peer(command=OURS),
-    "textlane, one text a run": Peer(
+    ONE_TEXT: Peer(
         command=(*OURS, "--set", "max_batch_requests=1", "--set", "batch_wait_timeout_ms=0")
     ),
+    LARGE: Peer(command=(*OURS, "--set", "max_batch_tokens=2048", "--set", "run_cost_tokens=400")),
+    BY_GRPC: Peer(command=(*OURS, "--grpc-port", "0")),
     "FastAPI": Peer(
         command=("uvicorn", "fastapi_batcher:app", "--port", "{port}", "--log-level", "warning")
     ),
@@ -54,6 +57,8 @@ PEERS_BY_NAME = {
     "Ray Serve, docs": Peer(command=_RAY_DOCS),
     "Ray Serve, throughput settings": Peer(command=_RAY_DOCS, environ=_FAST_RAY),
 }
+CONTESTANTS = [name for name in PEERS_BY_NAME if not name.startswith("textlane,")]
+"""Those of the contest unless others are asked for: no second setting of ours."""
 
 
 def bin_folder(peer: Peer, envs: Path) -> Path:

@@ -12,6 +12,7 @@ import pytest
 from bench_rows import make_rows
 from export_graphs import NUM_LABELS, SUBJECTS, UNFUSED, Subject, write_graphs
 from first_answer import PARTS
+from profiles import profile_values
 
 from pipeline.contract.bundle import (
     BUNDLE_SCHEMA_VERSION,
@@ -52,6 +53,7 @@ def write_models_bundle(target: Path, subject: Subject, graphs: Path) -> None:
                 "default_model": FP32_NAME,
                 "batch_shift": {FP32_NAME: shift, INT8_NAME: shift},
                 "seq_len_percentiles": [MAX_SEQ_LEN] * 101,
+                "profile": profile_values([MAX_SEQ_LEN] * 101, ["label 0"]),
                 "opset": 14,
                 "pad_token_id": encoder.pad_token_id,
                 "max_seq_len": MAX_SEQ_LEN,

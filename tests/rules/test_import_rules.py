@@ -18,7 +18,11 @@ RAY_RIM = {
     "serve_app/app.py",
     "serve_app/ingress.py",
     "serve_app/lane.py",
+    "serve_app/lane_deployment.py",
     "serve_app/metrics.py",
+    "serve_app/release/desk_replica.py",
+    "serve_app/release/lane_apps.py",
+    "serve_app/release/version_loader.py",
     "serve_app/remote_lane.py",
 }
 
@@ -72,7 +76,8 @@ def test_direction_of_imports_holds_transitively():
         ("pipeline.train.loop, pipeline.model.trained, pipeline.train.run", "ray"),
         ("serve_app.__main__, serve_app.session, serve_app.config", "ray torch"),
         ("serve_app.app, serve_app.ingress, serve_app.lane", "torch pyarrow.parquet"),
-        ("cluster.__main__", "ray torch onnxruntime"),
+        # What no serving install has.
+        ("cluster.__main__, cluster.local, cluster.serving", "ray torch onnxruntime pyarrow"),
     ],
 )
 def test_a_fresh_process_loads_nothing_forbidden(modules, forbidden):
@@ -83,3 +88,41 @@ def test_a_fresh_process_loads_nothing_forbidden(modules, forbidden):
     )
 
     assert result.stdout.strip() == "[]", result.stdout + result.stderr
+
+
+SERVING_ALONE = """
+import importlib, pkgutil, sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {absent!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Absent())
+import serve_app
+for module in pkgutil.walk_packages(serve_app.__path__, "serve_app."):
+    importlib.import_module(module.name)
+from cluster import local
+from cluster.__main__ import main as serve
+from pipeline.__main__ import main as textlane
+for main, command in ((serve, "serve"), (textlane, "load"), (textlane, "predict")):
+    try:
+        main([command, "--help"])
+    except SystemExit as error:
+        assert error.code == 0
+"""
+
+
+def test_a_serving_install_has_all_that_serving_imports():
+    # What the extra `train` alone brings, by the names of its modules.
+    absent = ["matplotlib", "onnx", "pyarrow", "safetensors", "sympy", "tensorboardX", "torch"]
+
+    result = subprocess.run(
+        [sys.executable, "-c", SERVING_ALONE.format(absent=absent)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+    assert result.returncode == 0, result.stderr

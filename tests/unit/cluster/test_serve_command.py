@@ -61,6 +61,7 @@ def test_the_example_request_is_of_the_models_kind(tmp_path, task, takes_pairs, 
         host="0.0.0.0",
         port=8000,
         dashboard_port=1,
+        admin_port=None,
         with_haproxy=True,
         settings={},
     )
@@ -82,7 +83,7 @@ def test_a_missing_bundle_ends_at_once_with_one_line(tmp_path, capfd):
 
 
 @pytest.mark.parametrize("number", ["-1", "65536", "x", "", "1.5", "²"])
-@pytest.mark.parametrize("option", ["--port", "--dashboard-port"])
+@pytest.mark.parametrize("option", ["--port", "--dashboard-port", "--grpc-port"])
 def test_what_is_no_port_is_refused(option, number, capfd):
     with pytest.raises(SystemExit, match="2"):
         main(["serve", f"{option}={number}"])
@@ -118,3 +119,17 @@ def test_a_grpc_server_that_asks_for_all_interfaces_gets_loopback(asked, bound):
 
     assert _on_loopback(add_port)("server", asked) == 7
     assert asked_of_grpc == [("server", bound)]
+
+
+@pytest.mark.parametrize("asked", ["[::]:9000", "0.0.0.0:9000"])
+@pytest.mark.parametrize("front_door", ["192.0.2.2:9000", "[::]:9000"])
+def test_the_front_door_alone_is_bound_where_requests_are_taken(asked, front_door):
+    asked_of_grpc = []
+    add_port = _on_loopback(
+        lambda _, address: asked_of_grpc.append(address) or 7, front_door=front_door
+    )
+
+    add_port("server", asked)
+    add_port("server", "[::]:40000")
+
+    assert asked_of_grpc == [front_door, "127.0.0.1:40000"]

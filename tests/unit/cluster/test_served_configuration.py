@@ -1,5 +1,6 @@
 """What `textlane serve` starts, from file, environment and command line."""
 
+import importlib
 import socket
 
 import pytest
@@ -7,6 +8,7 @@ import yaml
 from bundles import write_tiny_bundle
 
 from cluster.serve_config import (
+    GRPC_FUNCTION,
     ServeOptions,
     default_config,
     in_words_of_the_command,
@@ -14,6 +16,7 @@ from cluster.serve_config import (
     read_serve_file,
     settings_environ,
 )
+from cluster.serving_env import free_port
 from pipeline.contract.errors import ConfigError, MissingFileError
 from serve_app.served import load_served_bundle
 
@@ -28,11 +31,14 @@ def bundles(tmp_path_factory):
 
 @pytest.fixture
 def write_config(tmp_path):
-    def write(**arguments):
+    def write(*, grpc_options=None, **arguments):
         path = tmp_path / "config.yaml"
         application = {"name": "x", "import_path": "a:b", "args": arguments}
         http = {"host": "127.0.0.1", "port": 0}
-        path.write_text(yaml.safe_dump({"http_options": http, "applications": [application]}))
+        config = {"http_options": http, "applications": [application]}
+        if grpc_options is not None:
+            config["grpc_options"] = grpc_options
+        path.write_text(yaml.safe_dump(config))
         return path
 
     return write
@@ -126,8 +132,53 @@ def test_a_taken_port_is_named_with_what_to_do(bundles, write_config):
 
         with pytest.raises(ConfigError, match=rf"127\.0\.0\.1:{taken}: .*taken.*--port 0"):
             plan_serving(ServeOptions(config=config, port=taken), {})
-        with pytest.raises(ConfigError, match=rf"127\.0\.0\.1:{taken}: .*taken"):
-            plan_serving(ServeOptions(config=config, dashboard_port=taken), {})
+        for name in ("dashboard_port", "grpc_port"):
+            option = f"--{name.replace('_', '-')}"
+            with pytest.raises(ConfigError, match=rf"127\.0\.0\.1:{taken}: .*taken.*{option} 0"):
+                plan_serving(ServeOptions(config=config, **{name: taken}), {})
+
+
+def test_without_being_asked_for_there_is_no_grpc(bundles, write_config):
+    plan = plan_serving(ServeOptions(config=write_config(bundle=str(bundles / "file"))), {})
+
+    assert (plan.grpc_port, plan.grpc_address) == (None, None)
+    assert "grpc_servicer_functions" not in plan.config["grpc_options"]
+
+
+def test_a_grpc_port_registers_our_service_there(bundles, write_config):
+    config = write_config(bundle=str(bundles / "file"))
+
+    plan = plan_serving(ServeOptions(config=config, grpc_port=0, host="0.0.0.0"), {})
+
+    module, _, name = GRPC_FUNCTION.rpartition(".")
+    assert plan.config["grpc_options"] == {
+        "port": plan.grpc_port,
+        "grpc_servicer_functions": [GRPC_FUNCTION],
+    }
+    assert plan.grpc_address == f"127.0.0.1:{plan.grpc_port}"
+    assert callable(getattr(importlib.import_module(module), name))
+
+
+def test_the_files_grpc_options_are_kept_and_its_port_gives_way_to_the_option(
+    bundles, write_config
+):
+    functions = ["mine.add"]
+    given = {"port": 0, "grpc_servicer_functions": functions, "enable_reflection": False}
+    config = write_config(bundle=str(bundles / "file"), grpc_options=given)
+
+    plans = [plan_serving(ServeOptions(config=config, grpc_port=port), {}) for port in (None, 0)]
+
+    for plan in plans:
+        assert plan.config["grpc_options"] == {**given, "port": plan.grpc_port}
+        assert plan.grpc_port
+
+
+def test_http_and_grpc_cannot_share_a_port(bundles, write_config):
+    config = write_config(bundle=str(bundles / "file"))
+    port = free_port("127.0.0.1", preferred=0)
+
+    with pytest.raises(ConfigError, match=r"--grpc-port: HTTP and gRPC cannot share a port"):
+        plan_serving(ServeOptions(config=config, port=port, grpc_port=port), {})
 
 
 @pytest.mark.parametrize(
@@ -140,6 +191,9 @@ def test_a_taken_port_is_named_with_what_to_do(bundles, write_config):
         "{http_options: {host: a, port: 1}, applications: [1]}",
         "{http_options: {host: a, port: 1}, applications: [{import_path: a, args: 1}]}",
         "{http_options: {host: a, port: 1}, applications: [{import_path: a}, {import_path: a}]}",
+        "{http_options: {host: a, port: 1}, grpc_options: 9, applications: [{import_path: a}]}",
+        "{http_options: {host: a, port: 1}, grpc_options: {port: x}, "
+        "applications: [{import_path: a}]}",
     ],
 )
 def test_a_file_that_is_no_serving_configuration_is_refused_by_name(tmp_path, text):
@@ -182,3 +236,18 @@ def test_a_mistake_in_a_set_is_told_as_one():
     message = in_words_of_the_command("environment TEXTLANE_SERVE__FOO: foo: unknown", settings)
 
     assert message == "--set: foo: unknown"
+
+
+def test_the_port_for_releases_is_the_one_that_is_set_or_one_that_is_free(bundles, write_config):
+    bare = write_config(bundle=str(bundles / "file"))
+    in_file = {"bundle": str(bundles / "file"), "admin_port": 9003}
+    environ = {"TEXTLANE_SERVE__ADMIN_PORT": "9002"}
+
+    free = plan_serving(ServeOptions(config=bare), {})
+    by_set = plan_serving(ServeOptions(config=bare, sets=("admin_port=9001",)), environ)
+    by_environment = plan_serving(ServeOptions(config=bare), environ)
+    any_port = plan_serving(ServeOptions(config=bare, sets=("admin_port=0",)), {})
+
+    assert free.admin_port == free.config["applications"][0]["args"]["admin_port"] > 0
+    assert (by_set.admin_port, by_environment.admin_port, any_port.admin_port) == (9001, 9002, None)
+    assert plan_serving(ServeOptions(config=write_config(**in_file)), {}).admin_port == 9003

@@ -5,6 +5,7 @@ import stat
 
 import pytest
 
+from cluster.loopback import FRONT_DOOR
 from cluster.serving_env import INNER_PORTS, ServingPlace, free_port, is_free, serving_environ
 
 
@@ -36,7 +37,7 @@ def test_what_the_user_set_beats_our_choices_but_not_the_places(place, tmp_path)
     assert environ["RAY_SERVE_THROUGHPUT_OPTIMIZED"] == "0"
     assert environ["RAY_SERVE_HAPROXY_STATS_PORT"] == "12345"
     assert environ["PATH"] == "/bin"
-    assert environ["RAY_TMPDIR"] == str(tmp_path)
+    assert environ["RAY_TMPDIR"] == str(tmp_path / "r")
     assert "RAY_ADDRESS" not in environ
 
 
@@ -84,3 +85,16 @@ def test_a_port_is_free_until_somebody_listens_on_it():
 
 def test_port_0_asks_for_any_that_is_free():
     assert free_port("127.0.0.1", preferred=0) > 0
+
+
+def test_only_rays_own_proxy_must_be_told_where_grpc_requests_are_taken(tmp_path):
+    places = [
+        ServingPlace(folder=tmp_path, with_haproxy=with_haproxy, host="::", grpc_port=9000)
+        for with_haproxy in (False, True)
+    ]
+
+    alone, behind_haproxy = (serving_environ({"RAY_AUTH_MODE": "token"}, p) for p in places)
+
+    assert alone[FRONT_DOOR] == "[::]:9000"
+    assert FRONT_DOOR not in behind_haproxy
+    assert int(alone["RAY_SERVE_GRPC_MAX_MESSAGE_SIZE"]) == 16 * 2**20

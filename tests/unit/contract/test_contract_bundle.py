@@ -1,6 +1,7 @@
 import json
 
 import pytest
+from profiles import profile_values
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
@@ -46,6 +47,7 @@ def write(target, *, extra=None, **changes):
             "default_model": "model.onnx",
             "batch_shift": {"model.onnx": {"logit": 0.01, "probability": 0.002}},
             "seq_len_percentiles": range(3, 104),
+            "profile": profile_values(range(3, 104), ("no", "yes")),
             "opset": 14,
             "pad_token_id": 0,
             "max_seq_len": 8,
@@ -132,7 +134,7 @@ def test_a_missing_file_is_refused_by_name(folder, name):
 def test_another_schema_is_refused_before_anything_else(folder, version, sealed):
     rewrite(folder, sealed=sealed, schema_version=version)
 
-    with pytest.raises(SchemaVersionError, match=r"reads bundles of schema 3 \(got .*Upgrade"):
+    with pytest.raises(SchemaVersionError, match=r"reads bundles of schema 4 \(got .*Upgrade"):
         load_bundle(folder)
 
 
@@ -159,6 +161,11 @@ def test_another_schema_is_refused_before_anything_else(folder, version, sealed)
         ({"batch_shift": {"model.onnx": 0.1}}, "batch_shift.model.onnx: Input should be"),
         ({"seq_len_percentiles": [1] * 100}, "seq_len_percentiles: Tuple should have at least 101"),
         ({"seq_len_percentiles": [1.5] * 101}, "seq_len_percentiles.0: Input should be"),
+        ({"profile": None}, "profile: Input should be"),
+        (
+            {"profile": {**profile_values(range(3, 104), ("no", "yes")), "length_counts": [1]}},
+            "profile.length_counts has 1 classes, the percentiles make 10",
+        ),
         ({"files": {"../manifest.json": "0" * 64}}, "outside its folder"),
     ],
 )

@@ -74,6 +74,17 @@ def test_the_manifest_says_what_serving_and_tuning_need(job: JobConfig) -> None:
     assert set(percentiles) <= set(lengths.tolist())
 
 
+def test_the_profile_counts_the_validation_texts(job: JobConfig) -> None:
+    profile = load_bundle(job.bundle_dir).manifest.profile
+
+    validation = load_shards(job.shards_dir).split("validation")
+    assert profile.num_texts == len(validation) == sum(profile.length_counts)
+    assert profile.num_tokens == validation.lengths.sum()
+    assert 0 <= profile.num_unknown_tokens < profile.num_tokens
+    assert sum(profile.label_counts.values()) == sum(profile.confidence_counts) == len(validation)
+    assert set(profile.label_counts) <= set(LABELS)
+
+
 def test_the_gate_tells_rows_flips_classes_and_buckets(job: JobConfig) -> None:
     gate = load_bundle(job.bundle_dir).manifest.quality["gate"]
 

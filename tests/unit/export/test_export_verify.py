@@ -183,7 +183,7 @@ def test_a_bundle_of_an_earlier_schema_says_what_to_do(bundle: Path) -> None:
     manifest = json.loads((bundle / "manifest.json").read_text())
     write_manifest(bundle, {**manifest, "schema_version": 2})
 
-    with pytest.raises(SchemaVersionError, match=r"reads bundles of schema 3 \(got 2\).*again"):
+    with pytest.raises(SchemaVersionError, match=r"reads bundles of schema 4 \(got 2\).*again"):
         verify(bundle)
 
 

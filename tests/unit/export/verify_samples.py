@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from profiles import profile_values
 
 from pipeline.contract.batching import IntArray
 from pipeline.contract.bundle import BUNDLE_SCHEMA_VERSION, BundleManifest
@@ -61,6 +62,7 @@ def build_manifest(**changes: Any) -> BundleManifest:
         "default_model": "model.onnx",
         "batch_shift": {name: {"logit": 0.0, "probability": 0.0} for name in MODELS},
         "seq_len_percentiles": [3] * 101,
+        "profile": profile_values([3] * 101, ["bad", "good"]),
         "opset": 14,
         "pad_token_id": 0,
         "max_seq_len": 16,

@@ -60,6 +60,34 @@ def test_overload_is_429_with_retry_after(folder):
     assert (error["code"], error["field"]) == ("overloaded", None)
 
 
+def test_retry_after_follows_the_rate_of_answers(folder, monkeypatch):
+    client = Door(folder, max_queued_requests=4, max_batch_requests=1, max_texts_per_request=4)
+    now = [100.0]
+    # The service builds its own clock; here it stands still but for what the test says.
+    monkeypatch.setattr(client.service._admission._rate, "_clock", lambda: now[0])
+
+    async def fill():
+        async with client.connect() as sender:
+            for lane in client.lanes.values():
+                lane.hold()
+            first = asyncio.create_task(sender.post(PREDICT, json={"texts": ["good"] * 2}))
+            second = asyncio.create_task(sender.post(PREDICT, json={"texts": ["the " * 20] * 2}))
+            while not all(lane.asked for lane in client.lanes.values()):
+                await asyncio.sleep(0)
+            now[0] += 8.0
+            client.lanes["short"].release()
+            await first
+            refused = await sender.post(PREDICT, json={"texts": ["bad"] * 3})
+            client.lanes["long"].release()
+            return refused, await second
+
+    refused, second = asyncio.run(fill())
+
+    # Two texts in 8 s, so the two in hand need 8 s more.
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "8")
+    assert second.status_code == 200
+
+
 def test_late_answer_is_504(folder):
     client = Door(folder, request_timeout_s=0.01, batch_wait_timeout_ms=0)
     client.lanes["long"].hold()

@@ -64,7 +64,13 @@ def test_openapi_describes_request_answers_and_errors(client):
     assert schemas["PredictRequest"]["properties"]["texts"]["anyOf"][0]["items"] == {
         "type": "string"
     }
-    assert set(document["paths"]) == {PREDICT, "/v1/model", "/healthz", "/readyz"}
+    assert set(document["paths"]) == {
+        PREDICT,
+        "/v1/feedback",
+        "/v1/model",
+        "/healthz",
+        "/readyz",
+    }
     assert set(schemas["MultiLabelResponse"]["properties"]) >= {"labels", "scores", "request_id"}
     assert set(schemas["ErrorDetail"]["properties"]) == {"code", "message", "field", "request_id"}
     assert "softmax" in schemas["SequenceResponse"]["properties"]["score"]["description"]
@@ -78,6 +84,7 @@ def test_openapi_names_every_error_that_a_client_can_meet(folder):
         kind
         for error, kind in ERROR_KINDS.items()
         if issubclass(error, errors.RequestError | errors.ServiceError)
+        and error is not errors.ReleaseConflictError
     }
     for kind in visible:
         assert kind.code in responses[str(kind.status)]["description"]
@@ -128,3 +135,39 @@ def test_answers_are_what_openapi_says(client, method, path, body, model):
     response = client.send(method, path, json=body)
 
     model.model_validate_json(response.content)
+
+
+@pytest.mark.parametrize("key", ["", "a" * 129, "tab\there", "caf\u00e9"])
+def test_a_release_key_that_cannot_be_one_is_refused(folder, key):
+    answer = Door(folder).predict(
+        {"text": "good"}, headers={"X-Release-Key": key.encode("latin-1")}
+    )
+
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (400, "invalid_request")
+    assert error["field"] == "X-Release-Key"
+
+
+def test_a_split_decides_by_the_release_key_and_its_version_stands_everywhere(folder):
+    door = Door(folder)
+
+    class ByKey:
+        def choose(self, record):
+            door.keys.append(record.release_key)
+            return door.other
+
+        def after_answer(self, request, record, prediction):
+            door.told.append((request.text, record.version, len(prediction.outcomes)))
+
+        def answering(self):
+            return (door.service, door.other)
+
+    door.keys, door.told = [], []
+    door.other = Door(folder).service
+    door.other.version = "v2"
+    door.versions.split = ByKey()
+
+    answer = door.predict({"text": "good"}, headers={"X-Release-Key": "client-7"})
+
+    assert answer.json()["version"] == door.record.version == "v2"
+    assert (door.keys, door.told) == (["client-7"], [("good", "v2", 1)])

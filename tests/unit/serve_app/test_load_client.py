@@ -57,6 +57,28 @@ def test_requests_at_the_same_time_wait_for_no_connection():
     assert server.num_connections == 40
 
 
+@pytest.mark.parametrize(
+    ("header", "expected_s"),
+    [
+        ("Retry-After: 3", 3.0),
+        ("retry-after: 99999", 60.0),
+        ("Retry-After: Wed, 02 Dec 2026 07:28:00 GMT", 0.0),
+        ("X-Other: 3", 0.0),
+    ],
+)
+def test_the_seconds_that_the_service_asks_to_wait_are_of_that_answer_alone(header, expected_s):
+    def answer(number, _text):
+        if number:
+            return answered()
+        return 0.0, None, as_http(429, {"error": {"code": "overloaded"}}, header)
+
+    with TinyServer(answer) as server:
+        refused, served = post(server.url, 2)
+
+    assert (refused.status, refused.retry_after_s) == (429, expected_s)
+    assert (served.status, served.retry_after_s) == (200, 0.0)
+
+
 def test_the_key_is_sent():
     with TinyServer(lambda *_: answered()) as server:
         post(server.url, api_key="k1")

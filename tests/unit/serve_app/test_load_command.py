@@ -140,6 +140,7 @@ def test_the_same_seed_sends_the_same_texts():
         (["--seed", "-1"], "--seed: "),
         (["--seed", "1" * 5000], "--seed: "),
         (["--speed", "2"], "--speed: goes with --arrivals only"),
+        (["--impatient", "--rate", "5"], "--impatient: goes with a closed loop only"),
         (["--column", "a"], "--column: goes with --arrivals only"),
         (["--mix", "x"], "--mix: cannot be read"),
         (["--rate", "0.01", "--warm-up-s", "0.3"], "no request is due after the warm-up"),

@@ -178,3 +178,27 @@ def test_failures_with_an_answer_are_counted_by_status_and_code(status, body, ki
 )
 def test_an_answer_names_its_lane_or_none(body, lane):
     assert read_reply(Reply(status=200, body=body, done_s=0.0)) == (lane, None)
+
+
+class RefusingSender:
+    """Refuses every request with 429 and the seconds to wait."""
+
+    async def post(self, body, *, until_s):
+        await asyncio.sleep(0.1)
+        now = asyncio.get_running_loop().time()
+        return Reply(status=429, body=b"{}", done_s=now, retry_after_s=2.0)
+
+
+@pytest.mark.parametrize(("is_impatient", "num_sent"), [(False, 3), (True, 50)])
+def test_a_closed_loop_waits_as_the_service_asks_unless_it_is_impatient(is_impatient, num_sent):
+    async def go():
+        texts = itertools.repeat(Outgoing(text_class=0, body=b"{}"))
+        driver = Driver(RefusingSender(), texts, timeout_s=30.0, is_impatient=is_impatient)
+        await driver.run_closed(connections=1, until_s=5.0)
+        return driver
+
+    driver = run_in_own_time(go())
+
+    assert len(driver.samples) == pytest.approx(num_sent, abs=1)
+    assert {sample.outcome for sample in driver.samples} == {"shed"}
+    assert driver.now_s < 5.2

@@ -1,19 +1,26 @@
-"""The page at `/`: whole in itself, and safe with what it shows."""
+"""The pages at `/` and `/docs`: whole in themselves, and safe with what they show."""
 
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from bundles import write_tiny_bundle
 from door import Door
 
+import serve_app
+
 LOADING = {"src", "href", "srcset", "action", "data", "poster", "formaction"}
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory):
-    door = Door(write_tiny_bundle(tmp_path_factory.mktemp("page") / "bundle").folder)
-    return door.send("GET", "/")
+def door(tmp_path_factory):
+    return Door(write_tiny_bundle(tmp_path_factory.mktemp("page") / "bundle").folder)
+
+
+@pytest.fixture(scope="module", params=["/", "/docs"])
+def page(door, request):
+    return door.send("GET", request.param)
 
 
 class Elements(HTMLParser):
@@ -65,3 +72,19 @@ def test_every_field_of_the_form_has_a_label(page):
 
     fields = {attrs["id"] for tag, attrs in elements if tag in ("textarea", "input")}
     assert fields <= labelled
+
+
+def test_no_page_of_the_service_refers_to_another_host(door):
+    folder = Path(serve_app.__file__).parent
+    written = {file.name: file.read_text(encoding="utf-8") for file in folder.rglob("*.html")}
+    served = {path: door.send("GET", path).text for path in ("/", "/docs")}
+
+    assert {
+        name for name, text in {**written, **served}.items() if "//" in _without_code(text)
+    } == set()
+    assert door.send("GET", "/redoc").status_code == 404
+
+
+def _without_code(text):
+    # Comments in scripts begin with two slashes as well, and a space.
+    return re.sub(r"// [^\n]*", "", text)

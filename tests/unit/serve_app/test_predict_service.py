@@ -40,8 +40,8 @@ def new_record(service, *, timeout_s=None):
     return RequestRecord(path="/", method="POST", request_id="mine", timeout_s=timeout_s)
 
 
-def ask(service, **fields):
-    return service.predict(PredictRequest(**fields), new_record(service))
+async def ask(service, **fields):
+    return (await service.predict(PredictRequest(**fields), new_record(service))).outcomes
 
 
 def predict(service, **fields):

@@ -14,6 +14,7 @@ limits_drawn = st.builds(
     max_batch_tokens=st.integers(1, 64),
     max_batch_requests=st.integers(1, 8),
     window_batches=st.integers(1, 4),
+    run_cost_tokens=st.integers(0, 200),
 )
 lengths_drawn = st.lists(st.integers(1, 80), max_size=60)
 
@@ -84,3 +85,20 @@ def test_work_is_counted_in_the_limit_that_binds(rows, tokens, batches):
     limits = BatchLimits(max_batch_tokens=10, max_batch_requests=4, window_batches=1)
 
     assert limits.batches_of(num_rows=rows, num_tokens=tokens) == batches
+
+
+def test_the_dearer_a_run_the_fuller_the_batches():
+    lengths = [20 + index % 16 for index in range(128)]
+    groups = []
+    for run_cost_tokens in (0, 27, 400):
+        limits = BatchLimits(
+            max_batch_tokens=2048,
+            max_batch_requests=32,
+            window_batches=4,
+            run_cost_tokens=run_cost_tokens,
+        )
+        groups.append(len(form_window(lengths, limits)))
+
+    assert groups == sorted(groups, reverse=True)
+    assert groups[-1] == 4  # 128 texts, 32 each.
+    assert groups[0] == 16  # One for each length: no padding.

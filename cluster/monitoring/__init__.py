@@ -1,0 +1,1 @@
+"""What Prometheus and Grafana get: where to scrape, rules, alerts and the dashboard."""

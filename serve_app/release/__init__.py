@@ -1,0 +1,1 @@
+"""Release: a candidate version earns its traffic beside the stable one, or loses it."""

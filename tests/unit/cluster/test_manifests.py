@@ -1,0 +1,238 @@
+"""The Kubernetes objects are valid for their versions and say what the README promises."""
+
+import copy
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import yaml
+from manifest_checks import ManifestChecker, kubernetes_is_here
+
+from cluster.ray_settings import RAY_SETTINGS
+from cluster.serve_config import read_serve_file
+from pipeline.config import load_job
+from serve_app.config import settings_from_arguments
+
+ROOT = Path(__file__).parents[3]
+FOLDER = ROOT / "cluster/kubernetes"
+FILES = sorted(FOLDER.glob("*.yaml"))
+OBJECTS = [
+    pytest.param(manifest, id=f"{path.stem}-{manifest['kind']}")
+    for path in FILES
+    for manifest in yaml.safe_load_all(path.read_text())
+]
+RAY_KINDS = {"RayCluster": (), "RayJob": ("rayClusterSpec",), "RayService": ("rayClusterConfig",)}
+# The Prometheus Operator's own kind; its schema is in no package that could be used here.
+UNCHECKED = {"PodMonitor"}
+
+
+def read(name):
+    return yaml.safe_load((FOLDER / name).read_text())
+
+
+def cluster_of(manifest):
+    spec = manifest["spec"]
+    for key in RAY_KINDS[manifest["kind"]]:
+        spec = spec[key]
+    return spec
+
+
+CLUSTERS = [
+    pytest.param(cluster_of(parameter.values[0]), id=parameter.id)
+    for parameter in OBJECTS
+    if parameter.values[0]["kind"] in RAY_KINDS
+]
+
+
+def groups_of(cluster):
+    return [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]
+
+
+def pod_templates(manifest):
+    if manifest["kind"] in RAY_KINDS:
+        return [group["template"] for group in groups_of(cluster_of(manifest))]
+    return [manifest["spec"]["template"]] if manifest["kind"] == "StatefulSet" else []
+
+
+PODS = [
+    pytest.param(template["spec"], id=f"{parameter.id}-{index}")
+    for parameter in OBJECTS
+    for index, template in enumerate(pod_templates(parameter.values[0]))
+]
+
+
+@pytest.fixture(scope="module")
+def checker():
+    if not kubernetes_is_here():
+        pytest.skip("kubernetes-validate is not installed: pip install -e '.[dev]'")
+    return ManifestChecker()
+
+
+@pytest.mark.parametrize(
+    "manifest", [one for one in OBJECTS if one.values[0]["kind"] not in UNCHECKED]
+)
+def test_every_field_exists_in_the_versions_named_and_has_its_type(manifest, checker):
+    assert checker.problems(manifest) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (lambda m: m["spec"].update(serveConfig="x"), "RayService.spec.serveConfig: there is no"),
+        (
+            lambda m: cluster_of(m)["workerGroupSpecs"][0].update(minReplicas="1"),
+            "minReplicas: '1' is not integer",
+        ),
+        (lambda m: cluster_of(m)["autoscalerOptions"].update(version="v3"), "'v3' is not v1 | v2"),
+        (lambda m: cluster_of(m).pop("headGroupSpec"), "headGroupSpec is missing"),
+        (
+            lambda m: pod_templates(m)[0]["spec"]["containers"][0].update(imagePolicy="x"),
+            "imagePolicy",
+        ),
+        (
+            lambda m: cluster_of(m)["headGroupSpec"]["rayStartParams"].update({"num-cpus": 0}),
+            "is not strings",
+        ),
+    ],
+)
+def test_a_wrong_field_is_found(checker, change, fault):
+    manifest = copy.deepcopy(read("rayservice.yaml"))
+    change(manifest)
+
+    (problem,) = checker.problems(manifest)
+
+    assert fault in problem
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS)
+def test_the_head_does_no_work_and_workers_scale_by_the_second_autoscaler(cluster):
+    head = cluster["headGroupSpec"]
+    names = [group["groupName"] for group in cluster["workerGroupSpecs"]]
+
+    assert (head["rayStartParams"]["num-cpus"], head["rayStartParams"]["num-gpus"]) == ("0", "0")
+    assert cluster["enableInTreeAutoscaling"]
+    assert cluster["autoscalerOptions"]["version"] == "v2"
+    assert len(names) == 2
+    assert {re.split("-", name)[0] for name in names} == {"cpu", "gpu"}
+    for group in cluster["workerGroupSpecs"]:
+        assert group["minReplicas"] <= group["replicas"] <= group["maxReplicas"]
+        limits = group["template"]["spec"]["containers"][0]["resources"]["limits"]
+        assert ("nvidia.com/gpu" in limits) == group["groupName"].startswith("gpu")
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS)
+def test_ray_asks_for_the_token_of_a_secret_and_is_the_pinned_version(cluster):
+    (pin,) = re.findall(r"^ray==(\S+)$", (ROOT / "constraints.txt").read_text(), flags=re.M)
+
+    assert cluster["authOptions"] == {"mode": "token", "secretName": "textlane-ray-token"}
+    assert cluster["rayVersion"] == pin
+
+
+@pytest.mark.parametrize("name", ["rayservice.yaml", "raycluster.yaml"])
+def test_the_heads_state_is_in_redis_whose_password_is_a_secret(name):
+    options = cluster_of(read(name))["gcsFaultToleranceOptions"]
+    service, redis = yaml.safe_load_all((FOLDER / "redis.yaml").read_text())
+
+    name, port = options["redisAddress"].split(":")
+    secret = options["redisPassword"]["valueFrom"]["secretKeyRef"]
+    (given,) = redis["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert name == service["metadata"]["name"]
+    assert int(port) == service["spec"]["ports"][0]["port"]
+    assert secret == given["valueFrom"]["secretKeyRef"]
+
+
+@pytest.mark.parametrize("pod", PODS)
+def test_pods_run_as_nobody_special_with_probes_and_limits(pod):
+    (container,) = pod["containers"]
+    limits, requests = container["resources"]["limits"], container["resources"]["requests"]
+
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert pod["securityContext"]["runAsUser"] > 0
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert not container["securityContext"]["allowPrivilegeEscalation"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert {"readinessProbe", "livenessProbe"} <= container.keys()
+    assert {"cpu", "memory"} <= limits.keys()
+    # Ray counts what the limit says; less memory behind it would be an eviction.
+    assert requests["memory"] == limits["memory"]
+
+
+@pytest.mark.parametrize("pod", PODS)
+def test_images_have_a_version_and_are_those_of_our_files(pod):
+    image, _, tag = pod["containers"][0]["image"].partition(":")
+    ours = {f"textlane-{p.stem.replace('_', '-')}" for p in (ROOT / "cluster/images").glob("*")}
+
+    assert image in ours | {"redis"}
+    assert tag
+    assert tag != "latest"
+
+
+@pytest.mark.parametrize("pod", PODS)
+def test_secrets_come_by_reference_and_no_variable_of_ray_is_unlisted(pod):
+    listed = {setting.name for setting in RAY_SETTINGS}
+    for variable in pod["containers"][0].get("env", []):
+        name = variable["name"]
+        assert not name.startswith("RAY_") or name in listed
+        if re.search("TOKEN|KEY|PASSWORD|SECRET", name):
+            assert "value" not in variable
+            assert "secretKeyRef" in variable["valueFrom"]
+
+
+def test_what_is_served_is_a_good_serve_file_with_good_settings(tmp_path):
+    path = tmp_path / "serve.yaml"
+    path.write_text(read("rayservice.yaml")["spec"]["serveConfigV2"])
+
+    config = read_serve_file(path)
+    settings = settings_from_arguments(config["applications"][0]["args"])
+
+    assert config["proxy_location"] == "EveryNode"
+    assert config["http_options"] == {"host": "0.0.0.0", "port": 8000}
+    assert settings.replica_range("short")[1] > settings.replica_range("short")[0]
+
+
+def test_the_replicas_that_are_always_there_fit_the_pods_that_are():
+    manifest = read("rayservice.yaml")
+    args = yaml.safe_load(manifest["spec"]["serveConfigV2"])["applications"][0]["args"]
+    cpu = cluster_of(manifest)["workerGroupSpecs"][0]
+    cpus = int(cpu["template"]["spec"]["containers"][0]["resources"]["limits"]["cpu"])
+
+    least = args["short_replicas"][0] + args["long_replicas"][0]
+    most = args["short_replicas"][1] + args["long_replicas"][1]
+    ingress = args["ingress_replicas"] * args["ingress_num_cpus"]
+    assert least * args["lane_num_cpus"] + ingress <= cpu["minReplicas"] * cpus
+    assert most * args["lane_num_cpus"] + ingress <= cpu["maxReplicas"] * cpus
+
+
+def test_the_job_runs_a_file_of_job_configs_and_keeps_its_output_on_the_volume():
+    words = read("rayjob.yaml")["spec"]["entrypoint"].split()
+    file = words[words.index("--config") + 1].removeprefix("/opt/textlane/")
+    sets = [word for before, word in pairwise(words) if before == "--set"]
+
+    job = load_job(ROOT / file, sets=sets).settings
+
+    assert words[:4] == ["python", "-m", "pipeline", "run"]
+    assert Path(job.output_dir).is_relative_to("/shared")
+    assert read("rayjob.yaml")["spec"]["backoffLimit"] > 0
+
+
+def test_only_pods_of_textlane_reach_rays_own_ports():
+    policy, redis = yaml.safe_load_all((FOLDER / "network_policy.yaml").read_text())
+    ours = {"podSelector": {"matchLabels": {"app.kubernetes.io/part-of": "textlane"}}}
+
+    all_ports = [rule["from"] for rule in policy["spec"]["ingress"] if "ports" not in rule]
+    to_everybody = [
+        [port["port"] for port in rule["ports"]]
+        for rule in policy["spec"]["ingress"]
+        if {"podSelector": {}} in rule["from"]
+    ]
+    assert all_ports == [[ours]]
+    assert to_everybody == [[8000]]
+    assert [rule["from"] for rule in redis["spec"]["ingress"]] == [[ours]]
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS)
+def test_the_network_policy_selects_every_pod(cluster):
+    for group in groups_of(cluster):
+        labels = group["template"]["metadata"]["labels"]
+        assert labels["app.kubernetes.io/part-of"] == "textlane"
