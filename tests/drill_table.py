@@ -2,13 +2,15 @@
 
 from dataclasses import dataclass, field
 
-SHORT, LONG, MIXED = "1:5-20", "1:280-350", "93:5-20,7:350-450"
+SHORT, LONG, MIXED = "1:5-20", "1:280-350", "90:5-20,10:350-450"
 # Less apart than a run costs, so that serving puts them together where it has no choice.
 TWO_LENGTHS = "50:1-1,50:18-20"
-# Fifty texts a second, and four times 120 that come together.
-CALM = [0.02 * number for number in range(900)]
+# Long enough that a burst waits for the model: short ones wait at the ingress, 2 ms each.
+MIDDLING = "1:40-60"
+# Thirty texts a second, and four times 60 that come together.
+CALM = [number / 30 for number in range(540)]
 BURSTS = tuple(
-    sorted(CALM + [4.0 * burst + 0.0005 * text for burst in range(4) for text in range(120)])
+    sorted(CALM + [4.0 * burst + 0.0005 * text for burst in range(4) for text in range(60)])
 )
 
 
@@ -28,7 +30,7 @@ class State:
     def command(self):
         """What a person would type."""
         environ = [f"{name}={value}" for name, value in self.environ.items()]
-        load = "50 texts/s and bursts of 120" if self.arrivals else " ".join(self.load) or "none"
+        load = "30 texts/s and bursts of 60" if self.arrivals else " ".join(self.load) or "none"
         return " ".join([*environ, "textlane serve", *self.options, f"  # load: {load}"])
 
 
@@ -68,8 +70,12 @@ DRILLS = {
         ),
     ),
     "machine_full": Drill(
-        sick=State(load=("--connections", "128", "--mix", "70:5-20,30:200-400")),
-        cured=State(load=("--rate", "4", "--mix", "70:5-20,30:200-400")),
+        # More than FP32 can do, and less than INT8.
+        sick=State(
+            options=sets("model=model.onnx", "threads_per_replica=2"),
+            load=("--rate", "26", "--mix", LONG),
+        ),
+        cured=State(options=sets("threads_per_replica=2"), load=("--rate", "26", "--mix", LONG)),
     ),
     "front_door": Drill(
         sick=State(load=("--connections", "64", "--mix", "1:150-200")),
@@ -83,15 +89,15 @@ DRILLS = {
         cured=HEALTHY,
     ),
     "long_texts": Drill(
-        sick=State(options=sets("short_max_tokens=510"), load=("--rate", "70", "--mix", MIXED)),
-        cured=State(options=sets("short_max_tokens=64"), load=("--rate", "70", "--mix", MIXED)),
+        sick=State(options=sets("short_max_tokens=510"), load=("--rate", "120", "--mix", MIXED)),
+        cured=State(options=sets("short_max_tokens=64"), load=("--rate", "120", "--mix", MIXED)),
     ),
     "burst": Drill(
-        sick=State(arrivals=BURSTS, load=("--mix", SHORT)),
+        sick=State(arrivals=BURSTS, load=("--mix", MIDDLING)),
         cured=State(
             options=sets("max_queued_requests=16", "max_texts_per_request=16"),
             arrivals=BURSTS,
-            load=("--mix", SHORT),
+            load=("--mix", MIDDLING),
         ),
     ),
     "cold_replica": Drill(

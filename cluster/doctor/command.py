@@ -30,6 +30,9 @@ metrics are those that Ray's service discovery file names, looked for in the fol
 files. docs/runbook.md lists all symptoms.
 Exit status: 0 healthy, 1 a symptom is present, 2 it could not look, 130 stopped by Ctrl-C."""
 
+_LONGEST_PATH = 4096
+_LONGEST_KEY = 4096
+
 
 def add_doctor(
     commands: "argparse._SubParsersAction[argparse.ArgumentParser]", *, summary: str
@@ -117,22 +120,28 @@ def _url(text: str) -> str:
 
 
 def _path(text: str) -> Path:
-    if not text.strip() or "\0" in text:
-        raise argparse.ArgumentTypeError(f"must be a path, got {text[:200]!r}")
+    # Control characters would reach the terminal in a message.
+    if not text.strip() or len(text) > _LONGEST_PATH or any(ord(sign) < 32 for sign in text):
+        raise argparse.ArgumentTypeError(
+            f"must be a path of 1 to {_LONGEST_PATH} characters, none of them a control one, got "
+            f"{text[:200]!r}"
+        )
     return Path(text)
 
 
 def _key(text: str) -> str:
     if text.startswith("@"):
         try:
-            text = _path(text[1:]).read_text(encoding="utf-8").strip()
+            with _path(text[1:]).open("rb") as file:
+                # No more than shows that it is too long: a device may have no end.
+                text = file.read(2 * _LONGEST_KEY).decode("utf-8").strip()
         except (OSError, UnicodeError) as error:
             raise argparse.ArgumentTypeError(
                 f"the file of the key cannot be read: {error}"
             ) from None
     # The key itself is in no message: it is a secret.
-    if not text or not text.isascii() or not text.isprintable() or len(text) > 4096:
-        raise argparse.ArgumentTypeError("must be 1 to 4096 printable ASCII characters")
+    if not text or not text.isascii() or not text.isprintable() or len(text) > _LONGEST_KEY:
+        raise argparse.ArgumentTypeError(f"must be 1 to {_LONGEST_KEY} printable ASCII characters")
     return text
 
 

@@ -5,6 +5,12 @@ from cluster.monitoring.panels import Row, panel, query
 _PICKED = 'lane=~"$lane", version=~"$version"'
 _CURVE = "{{lane}} {{version}}"
 
+
+def _longest(share: float) -> str:
+    buckets = f"rate(ray_textlane_batch_longest_tokens_bucket{{{_PICKED}}}[5m])"
+    return f"histogram_quantile({share}, sum by (lane, version, le) ({buckets}))"
+
+
 SERVICE = Row(
     title="Serving: what clients see",
     panels=(
@@ -88,6 +94,14 @@ LANES = Row(
             query(f"lane_version:textlane_padding:ratio5m{{{_PICKED}}}", _CURVE),
         ),
         panel(
+            "Longest text of a model run",
+            "short",
+            "Tokens that all rows of a run are padded to. P99 far over P50 in the short lane: "
+            "short texts wait for long ones.",
+            query(_longest(0.5), f"P50 {_CURVE}"),
+            query(_longest(0.99), f"P99 {_CURVE}"),
+        ),
+        panel(
             "Tokens a second",
             "short",
             "Tokens of texts that the model ran, without padding.",
@@ -113,6 +127,13 @@ REPLICAS = Row(
                 "{{lane}} {{replica}}",
             ),
             query('lane:textlane_session_busy:mean1m{lane=~"$lane"}', "mean of {{lane}}"),
+        ),
+        panel(
+            "Settings at work",
+            "short",
+            "What replicas say they work with, tuning and user_config included; true is 1. Those "
+            "of the ingress have the lane none.",
+            query("max by (setting, lane) (ray_textlane_setting)", "{{setting}} {{lane}}"),
         ),
         panel(
             "Replicas: healthy and aimed at",

@@ -43,8 +43,12 @@ class Pages(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def site():
-    """A service that is ready, with its metrics; its pages may be replaced."""
+def site(monkeypatch):
+    """A service that is ready, with its metrics; its pages may be replaced.
+
+    Nobody waits between two looks.
+    """
+    monkeypatch.setattr(examination, "Scraper", partial(Scraper, sleep=lambda _seconds: None))
     with ThreadingHTTPServer(("127.0.0.1", 0), Pages) as server:
         server.keys = []
         server.pages = {
@@ -166,6 +170,12 @@ def test_nothing_that_listens_ends_with_2(capsys):
         ["--api-key", "k" * 5000],
         ["--api-key", "@/no/such/file"],
         ["--api-key", "@"],
+        ["--api-key", "@/dev/zero"],
+        ["--api-key", "@/tmp"],
+        ["--checkpoint", "x" * 5000],
+        ["--checkpoint", "a\x1b[31m"],
+        ["--bundle", "x" * 5000],
+        ["--discovery", "x" * 5000],
         ["--bundle", " "],
         ["--checkpoint", "\0"],
         ["extra"],
