@@ -5,6 +5,8 @@ from typing import Any
 
 from cluster.doctor.observations import QualityObservation
 
+_MOST = 1e9
+
 
 def observe_quality(quality: object, *, served: str) -> QualityObservation | None:
     """Return the figures that are there; None if there is none.
@@ -38,5 +40,8 @@ def _numbers(values: Any) -> dict[str, float]:
     return {
         str(name): float(value)
         for name, value in values.items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
+        if isinstance(value, int | float)
+        and not isinstance(value, bool)
+        # No accuracy or time is over it; JSON may hold infinity, and integers of any length.
+        and abs(value) <= _MOST
     }

@@ -40,7 +40,7 @@ def format_findings(seen: Observations, findings: Sequence[Finding]) -> str:
             f"  why:       {finding.why}",
         ]
     lines += ["", _count(len(findings))]
-    return "\n".join(lines)
+    return "\n".join(map(_printable, lines))
 
 
 def format_json(seen: Observations, findings: Sequence[Finding]) -> str:
@@ -95,6 +95,13 @@ def _describe_looked_at(seen: Observations) -> Iterator[str]:
     if seen.quality is not None:
         accuracy = ", ".join(f"{k} {_number(v)}" for k, v in seen.quality.accuracy.items())
         yield f"quality of {seen.quality.served}: accuracy {accuracy or 'not recorded'}"
+
+
+def _printable(line: str) -> str:
+    """Escape what would steer a terminal: a server or a file may have sent it."""
+    return "".join(
+        sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in line
+    )
 
 
 def _count(number: int) -> str:

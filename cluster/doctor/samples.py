@@ -38,6 +38,9 @@ LABELS = (
     "stage",
 )
 """Labels that tell series apart for a symptom, or one process's series from another's."""
+_MOST = 1e18
+_MOST_SAMPLES = 100_000
+"""Chosen: to read so many takes about 4 s; a service of three replicas tells some hundreds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +72,8 @@ def read_samples(text: str, *, place: str) -> list[Sample]:
         CommandError: it is something else.
     """
     lines = [line for line in text.split("\n") if line.startswith(WANTED)]
+    if len(lines) > _MOST_SAMPLES:
+        raise CommandError(f"over {_MOST_SAMPLES} samples of serving", place=place)
     try:
         return [_keep(sample) for sample in _parse(lines)]
     except (ValueError, KeyError, IndexError) as error:
@@ -96,8 +101,13 @@ def _parse(lines: list[str]) -> Iterable[Sample]:
 
 
 def _keep(sample: Sample) -> Sample:
-    if math.isnan(sample.value):
-        raise ValueError(f"{sample.name} is not a number")
+    # Sums of anything less stay finite, as JSON needs them.
+    if not abs(sample.value) <= _MOST:
+        raise ValueError(f"{sample.name} is {sample.value}")
+    if sample.name.endswith("_bucket"):
+        edge = float(sample.labels["le"])
+        if not (edge == math.inf or abs(edge) <= _MOST):
+            raise ValueError(f"{sample.name} has the edge {edge}")
     labels = {name: value for name, value in sample.labels.items() if name in LABELS and value}
     return Sample(name=sample.name, labels=labels, value=sample.value)
 

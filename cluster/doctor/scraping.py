@@ -1,7 +1,8 @@
 """Reads metrics and answers of a running service over HTTP."""
 
+import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from pipeline.contract.errors import CommandError
 
 _TIMEOUT_S = 5.0
 _MOST_BYTES = 64 * 1024 * 1024
+_MOST_ANSWER_BYTES = 1024 * 1024
 _READINGS = 8
 
 
@@ -24,7 +26,7 @@ class Readiness:
 
 
 class Scraper:
-    """Reads pages over HTTP, each within 5 s and 64 MiB."""
+    """Reads pages over HTTP, each within some 5 s; metrics up to 64 MiB, answers to 1 MiB."""
 
     def __init__(
         self,
@@ -69,7 +71,7 @@ class Scraper:
             try:
                 if f'SessionName="{session}"' in self._read(target):
                     return True
-            except (httpx.HTTPError, httpx.InvalidURL, UnicodeError):
+            except (httpx.HTTPError, httpx.InvalidURL, UnicodeError, CommandError):
                 continue
         return False
 
@@ -90,35 +92,53 @@ class Scraper:
     def readiness(self, base_url: str) -> Readiness:
         """Return whether the service says that it is ready."""
         try:
-            answer = self._client.get(f"{base_url}/readyz", timeout=_TIMEOUT_S)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            status, content = self._fetch(f"{base_url}/readyz", most_bytes=_MOST_ANSWER_BYTES)
+        except (httpx.HTTPError, httpx.InvalidURL, CommandError) as error:
             return Readiness(is_ready=False, answer=str(error) or type(error).__name__)
-        text = f"{answer.status_code}: {answer.text[:200]}"
-        return Readiness(is_ready=answer.status_code == httpx.codes.OK, answer=text)
+        text = f"{status}: {content.decode(errors='replace')[:200]}"
+        return Readiness(is_ready=status == httpx.codes.OK, answer=text)
 
     def model(self, base_url: str, *, api_key: str | None) -> dict[str, Any] | None:
         """Return what ``/v1/model`` says; None where it does not, such as for want of a key."""
         headers = {"X-API-Key": api_key} if api_key else {}
         try:
-            content = self._client.get(
-                f"{base_url}/v1/model", headers=headers, timeout=_TIMEOUT_S
-            ).json()
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError):
+            _, answer = self._fetch(
+                f"{base_url}/v1/model", most_bytes=_MOST_ANSWER_BYTES, headers=headers
+            )
+            content = json.loads(answer)
+        except (httpx.HTTPError, httpx.InvalidURL, CommandError, ValueError, RecursionError):
             return None
         return content if isinstance(content, dict) and "version" in content else None
 
     def _read(self, url: str) -> str:
-        """Return a page.
+        """Return a page of metrics.
 
         Raises:
             httpx.HTTPError: it cannot be had.
             CommandError: it is too long.
         """
-        with self._client.stream("GET", url, timeout=_TIMEOUT_S) as answer:
-            answer.raise_for_status()
+        status, content = self._fetch(url, most_bytes=_MOST_BYTES)
+        if status != httpx.codes.OK:
+            raise httpx.HTTPError(f"status {status}")
+        return content.decode("utf-8")
+
+    def _fetch(
+        self, url: str, *, most_bytes: int, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, bytes]:
+        """Return status and body.
+
+        Raises:
+            httpx.HTTPError: it cannot be had, or does not end in time.
+            CommandError: it is too long.
+        """
+        # httpx's own timeout is of each part that comes, so that drops would never end.
+        until_s = self._clock() + _TIMEOUT_S
+        with self._client.stream("GET", url, headers=headers, timeout=_TIMEOUT_S) as answer:
             content = bytearray()
             for part in answer.iter_bytes():
                 content += part
-                if len(content) > _MOST_BYTES:
-                    raise CommandError(f"a page of over {_MOST_BYTES} bytes", place=url)
-        return content.decode("utf-8")
+                if len(content) > most_bytes:
+                    raise CommandError(f"a page of over {most_bytes} bytes", place=url)
+                if self._clock() > until_s:
+                    raise httpx.ReadTimeout(f"no end within {_TIMEOUT_S:g} s")
+        return answer.status_code, bytes(content)

@@ -58,7 +58,7 @@ def _read_lines(
     for line in lines[1 if start else 0 : -1]:
         try:
             found.append(read(json.loads(line)))
-        except (ValueError, LookupError, TypeError, RecursionError):
+        except (ValueError, LookupError, TypeError, RecursionError, OverflowError):
             bad += 1
     return found, bad
 
@@ -68,4 +68,7 @@ def _read_event(values: Mapping[str, Any]) -> Event:
 
 
 def _read_step(values: Mapping[str, Any]) -> tuple[int, float]:
-    return int(values["micro_batch"]), float(values["padding_share"])
+    padding_share = float(values["padding_share"])
+    if not 0.0 <= padding_share <= 1.0:
+        raise ValueError("padding_share is no share")
+    return int(values["micro_batch"]), padding_share

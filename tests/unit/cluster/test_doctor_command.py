@@ -2,6 +2,8 @@
 
 import json
 import threading
+import time
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
@@ -9,7 +11,7 @@ import pytest
 from bundles import write_tiny_bundle
 
 from cluster.__main__ import main
-from cluster.doctor import examination, scraping
+from cluster.doctor import examination, samples, scraping
 from cluster.doctor.discovery import (
     DISCOVERY_NAME,
     find_discovery_files,
@@ -36,7 +38,13 @@ class Pages(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        step = len(body) if self.server.drop_s == 0 else 1
+        for place in range(0, len(body), step or 1):
+            time.sleep(self.server.drop_s)
+            try:
+                self.wfile.write(body[place : place + step])
+            except OSError:
+                return  # The client has given up.
 
     def log_message(self, *_arguments):
         """Keep the test's output clean."""
@@ -51,6 +59,7 @@ def site(monkeypatch):
     monkeypatch.setattr(examination, "Scraper", partial(Scraper, sleep=lambda _seconds: None))
     with ThreadingHTTPServer(("127.0.0.1", 0), Pages) as server:
         server.keys = []
+        server.drop_s = 0
         server.pages = {
             "/metrics": (200, METRICS),
             "/readyz": (200, "{}"),
@@ -128,6 +137,55 @@ def test_metrics_that_cannot_be_used_end_with_2_and_one_sentence(site, page, mes
     assert message in said.err
     assert "Traceback" not in said.err
     assert said.out == ""
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["[" * 200_000, '{"version": "a/b", "quality": {"accuracy": {"model.onnx": NaN}}}', "é"],
+)
+def test_json_stays_json_whatever_the_service_says(site, model, capsys):
+    site.pages["/v1/model"] = (200, model)
+
+    assert doctor(site, "--json") == 0
+
+    def refuse(constant):
+        raise AssertionError(constant)
+
+    assert json.loads(capsys.readouterr().out, parse_constant=refuse)["findings"] == []
+
+
+def test_what_would_steer_a_terminal_is_escaped(site, capsys):
+    site.pages["/readyz"] = (503, "\x1b[31m\nhealthy")
+
+    assert doctor(site) == 1
+    assert "503: \\x1b[31m\\nhealthy" in capsys.readouterr().out
+
+
+def test_a_page_that_comes_in_drops_is_given_up(site, monkeypatch, capsys):
+    monkeypatch.setattr(scraping, "_TIMEOUT_S", 0.1)
+    site.pages["/metrics"] = (200, b"#" * 100)
+    site.drop_s = 0.02
+
+    assert doctor(site) == 2
+    assert "no end within 0.1 s" in capsys.readouterr().err
+
+
+def test_answers_without_end_are_no_answers(site, monkeypatch, capsys):
+    monkeypatch.setattr(scraping, "_MOST_ANSWER_BYTES", 20)
+    site.pages["/readyz"] = site.pages["/v1/model"] = (200, " " * 100)
+
+    assert doctor(site) == 1
+
+    said = capsys.readouterr().out
+    assert "a page of over 20 bytes" in said
+    assert "quality was not looked at" in said
+
+
+def test_more_samples_than_any_service_has_are_refused(site, monkeypatch, capsys):
+    monkeypatch.setattr(samples, "_MOST_SAMPLES", 1)
+
+    assert doctor(site) == 2
+    assert "over 1 samples of serving" in capsys.readouterr().err
 
 
 def test_an_endless_page_is_given_up(site, monkeypatch, capsys):

@@ -46,7 +46,18 @@ def test_the_gates_own_limit_decides():
 
 
 @pytest.mark.parametrize(
-    "quality", [None, [], "x", {}, {"accuracy": 3}, {"gate": [1]}, {"latency_ms": {FP32: None}}]
+    "quality",
+    [
+        None,
+        [],
+        "x",
+        {},
+        {"accuracy": 3},
+        {"gate": [1]},
+        {"latency_ms": {FP32: None}},
+        {"accuracy": {FP32: float("inf"), INT8: float("nan")}},
+        {"accuracy": {FP32: 10**400, INT8: 0.5}},
+    ],
 )
 def test_what_is_no_figure_is_passed_over(quality):
     assert named(quality, INT8) == []

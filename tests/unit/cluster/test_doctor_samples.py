@@ -47,6 +47,11 @@ def test_a_page_without_our_metrics_has_no_samples(page):
         "ray_textlane_rows_total seven",
         'ray_textlane_rows_total{lane="short" 7',
         "ray_textlane_rows_total NaN",
+        "ray_textlane_rows_total +Inf",
+        "ray_textlane_rows_total 1.7e308",
+        "ray_textlane_batch_rows_bucket 3",
+        'ray_textlane_batch_rows_bucket{le="abc"} 3',
+        'ray_textlane_batch_rows_bucket{le="nan"} 3',
     ],
 )
 def test_a_spoilt_line_is_refused_with_its_place(line):

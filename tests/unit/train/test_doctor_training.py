@@ -112,12 +112,15 @@ def test_spoilt_and_half_lines_are_counted_and_passed_over(tmp_path):
     write_history(tmp_path, [record_of(1)])
     with (tmp_path / HISTORY_NAME).open("ab") as file:
         file.write(b"\x00\xff\n[]\n" + b"[" * 100_000 + b"\n" + b'{"step": 2, "micro')
+    with (tmp_path / HISTORY_NAME).open("ab") as file:
+        file.write(b'batch": 3}\n{"micro_batch": Infinity, "padding_share": 0.1}\n')
+        file.write(b'{"micro_batch": 8, "padding_share": NaN}\n{"step": 3')
     (tmp_path / EVENTS_NAME).write_text('{"step": "x", "kind": 1, "message": null}\nnull\n\n')
 
     seen = observe_training(tmp_path)
 
     assert (seen.steps, seen.micro_batch, seen.events) == (1, 32, ())
-    assert seen.spoilt_lines == 6
+    assert seen.spoilt_lines == 9
 
 
 @pytest.mark.parametrize("name", ["empty", "missing"])
