@@ -12,6 +12,14 @@ from pathlib import Path
 from pipeline.contract.errors import ConfigError
 
 _SETTING = "RAY_SERVE_HAPROXY_BINARY_PATH"
+# Short names: see the longest folder in serving.py.
+_FILES = {
+    "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": "haproxy.cfg",
+    "RAY_SERVE_HAPROXY_SOCKET_PATH": "a.sock",
+    "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": "",
+    "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": "server-state",
+    "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": "m.sock",
+}
 _NOT_READY = {
     "code": "not_ready",
     "message": "no process is there to answer; one may start within seconds. Ask again.",
@@ -36,6 +44,11 @@ def find_haproxy(environ: Mapping[str, str]) -> str:
             f"HAProxy cannot be used: {error}",
             remedy="Install textlane[serve], which brings it, or add --no-haproxy.",
         ) from None
+
+
+def haproxy_files(folder: Path) -> dict[str, str]:
+    """Return Ray's variables that keep HAProxy's files in a folder, not in /tmp/haproxy-serve."""
+    return {name: str(folder / file) for name, file in _FILES.items()}
 
 
 def write_haproxy_starter(folder: Path, *, binary: str, host: str) -> dict[str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cluster.haproxy import find_haproxy, write_haproxy_starter
+from cluster.haproxy import find_haproxy, haproxy_files, write_haproxy_starter
 from cluster.listening import join_address
 from cluster.loopback import FRONT_DOOR
 from cluster.ray_settings import Scope, values_for
@@ -17,13 +17,6 @@ _TOKEN_NAME = "ray_token"
 _AUTH_MODE = "RAY_AUTH_MODE"
 _ONE_MACHINE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """With 0 this node is 127.0.0.1 and no other can join; see ``ray_settings``."""
-# Short names: see the longest folder in serving.py.
-_HAPROXY_FILES = {
-    "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": "haproxy.cfg",
-    "RAY_SERVE_HAPROXY_SOCKET_PATH": "a.sock",
-    "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": "server-state",
-    "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": "m.sock",
-}
 INNER_PORTS = {
     "RAY_SERVE_HAPROXY_STATS_PORT": 8404,
     "RAY_SERVE_HAPROXY_METRICS_PORT": 9101,
@@ -67,8 +60,7 @@ def serving_environ(environ: Mapping[str, str], place: ServingPlace) -> dict[str
     result = {**_chosen(environ, place), **environ}
     # These are not choices: they keep this Ray apart from every other one on the machine.
     result.update(RAY_TMPDIR=str(ray_folder(place.folder)), TMPDIR=folder)
-    result.update({name: str(place.folder / file) for name, file in _HAPROXY_FILES.items()})
-    result["RAY_SERVE_HAPROXY_SERVER_STATE_BASE"] = folder
+    result.update(haproxy_files(place.folder))
     result["RAY_SERVE_ENABLE_HA_PROXY"] = "1" if place.with_haproxy else "0"
     result[_ONE_MACHINE] = "0"
     result.pop("RAY_ADDRESS", None)

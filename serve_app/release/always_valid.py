@@ -16,6 +16,7 @@ nonparametric, nonasymptotic confidence sequences", Ann. Stat. 49 (2021); Lindon
 "Anytime-valid inference for multinomial count data", NeurIPS (2022).
 """
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,15 +49,21 @@ HALF = Mixture(hits=20.0, misses=20.0)
 def log_gamma(x: ArrayLike) -> FloatArray:
     """Return ln Γ(x) for x > 0, elementwise, to about 1e-13 (numpy has none)."""
     values = np.asarray(x, dtype=np.float64)
+    is_small = values < _STIRLING_SHIFT
+    if not np.any(is_small):
+        return _stirling(values)
     # Γ(x) = Γ(x + 8) / (x (x + 1) … (x + 7)), and Stirling's series is exact enough from 8 on.
     product = np.ones_like(values)
     for step in range(_STIRLING_SHIFT):
-        product = product * np.where(values < _STIRLING_SHIFT, values + step, 1.0)
-    large = np.where(values < _STIRLING_SHIFT, values + _STIRLING_SHIFT, values)
-    inverse = 1.0 / (large * large)
+        product = product * np.where(is_small, values + step, 1.0)
+    large = np.where(is_small, values + _STIRLING_SHIFT, values)
+    return np.asarray(_stirling(large) - np.log(product))
+
+
+def _stirling(x: FloatArray) -> FloatArray:
+    inverse = 1.0 / (x * x)
     series = 1 / 12 - inverse * (1 / 360 - inverse * (1 / 1260 - inverse * (1 / 1680)))
-    stirling = (large - 0.5) * np.log(large) - large + 0.5 * np.log(2 * np.pi) + series / large
-    return np.asarray(stirling - np.log(product))
+    return np.asarray((x - 0.5) * np.log(x) - x + 0.5 * np.log(2 * np.pi) + series / x)
 
 
 def log_mixture(hits: ArrayLike, trials: ArrayLike, mixture: Mixture) -> FloatArray:
@@ -64,8 +71,14 @@ def log_mixture(hits: ArrayLike, trials: ArrayLike, mixture: Mixture) -> FloatAr
     k, n = np.asarray(hits, dtype=np.float64), np.asarray(trials, dtype=np.float64)
     a, b = mixture.hits, mixture.misses
     posterior = log_gamma(a + k) + log_gamma(b + n - k) - log_gamma(a + b + n)
-    prior = log_gamma(a) + log_gamma(b) - log_gamma(a + b)
-    return np.asarray(posterior - prior)
+    return np.asarray(posterior - _log_prior(mixture))
+
+
+@functools.cache
+def _log_prior(mixture: Mixture) -> float:
+    """Return ln B(a, b); the checks ask for that of a few mixtures, many times a second."""
+    a, b = mixture.hits, mixture.misses
+    return float(log_gamma(a) + log_gamma(b) - log_gamma(a + b))
 
 
 def share_bounds(

@@ -12,17 +12,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cluster.haproxy import haproxy_files
+
 ROOT = Path(__file__).parents[2]
 MARK = "DRILL_NODE"
 _NOT_OURS = ("RAY_", "TEXTLANE_", "MAKE", "MFLAGS", "ARGS")
-# Ray would leave these in /tmp/haproxy-serve.
-_HAPROXY_FILES = {
-    "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": "haproxy.cfg",
-    "RAY_SERVE_HAPROXY_SOCKET_PATH": "a.sock",
-    "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": "",
-    "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": "server-state",
-    "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": "m.sock",
-}
 _LOOPBACK = "127.0.0.1"
 _START_S = 60.0
 _OBJECT_STORE = 100 * 2**20
@@ -144,7 +138,7 @@ class Cluster:
             **token,
             "PYTHONPATH": str(ROOT),
             "RAY_USAGE_STATS_ENABLED": "0",
-            **{name: str(folder / file) for name, file in _HAPROXY_FILES.items()},
+            **haproxy_files(folder),
             **self.settings,
             **settings,
             **own,

@@ -8,6 +8,8 @@ import sys
 import time
 from pathlib import Path
 
+from cluster.haproxy import haproxy_files
+
 ROOT = Path(__file__).parents[2]
 # The README's jobs, made small: one layer from random weights, a few hundred short rows.
 SMALL_JOB = {
@@ -21,14 +23,6 @@ SMALL_JOB = {
     "TEXTLANE_TRAIN__PRECISION": "fp32",
 }
 MARK = "README_COMMAND_MARK"
-# Ray would leave these in /tmp/haproxy-serve.
-_HAPROXY_FILES = {
-    "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": "haproxy.cfg",
-    "RAY_SERVE_HAPROXY_SOCKET_PATH": "a.sock",
-    "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": "",
-    "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": "server-state",
-    "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": "m.sock",
-}
 _NOT_OURS = ("RAY_", "MAKE", "MFLAGS", "ARGS")
 
 
@@ -63,7 +57,7 @@ def environment(scratch):
         **SMALL_JOB,
         "TMPDIR": str(scratch),
         "RAY_TMPDIR": str(scratch),
-        **{name: str(scratch / file) for name, file in _HAPROXY_FILES.items()},
+        **haproxy_files(scratch),
         "RAY_USAGE_STATS_ENABLED": "0",
         MARK: str(scratch),
         "HOME": str(home_beside(scratch)),

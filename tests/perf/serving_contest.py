@@ -145,9 +145,9 @@ def said_by(folder: Path, pattern: str) -> str:
     return found[1]
 
 
-def stop(process: subprocess.Popen[bytes]) -> None:
+def stop(process: subprocess.Popen[bytes], number: int = signal.SIGINT) -> None:
     family = descendants(process.pid)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     try:
         process.wait(30)
     except subprocess.TimeoutExpired:

@@ -21,8 +21,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import yaml
-from serving_contest import answers, descendants, free_port, running, stop
+from serving_contest import answers, free_port, running, stop
 from serving_peers import BIN, PEERS_BY_NAME, ROOT
+
+from cluster.haproxy import haproxy_files
 
 READY_S = 90.0
 MODES = {
@@ -85,11 +87,7 @@ def cluster(variables: dict[str, str]) -> Iterator[dict[str, str]]:
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
         "RAY_TMPDIR": str(folder),
-        "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": str(folder / "haproxy.cfg"),
-        "RAY_SERVE_HAPROXY_SOCKET_PATH": str(folder / "a.sock"),
-        "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": str(folder),
-        "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": str(folder / "server-state"),
-        "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": str(folder / "m.sock"),
+        **haproxy_files(folder),
         "PYTHONPATH": str(ROOT),
     }
     command = [str(BIN / "ray"), "start", "--head", "--block", "--node-ip-address=127.0.0.1"]
@@ -104,17 +102,7 @@ def cluster(variables: dict[str, str]) -> Iterator[dict[str, str]]:
         wait_for_cluster(process, environ, folder / "ray.log")
         yield environ
     finally:
-        family = descendants(process.pid)
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-        for pid in family:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+        stop(process, signal.SIGTERM)
         shutil.rmtree(folder, ignore_errors=True)
 
 
