@@ -26,7 +26,7 @@ def find_discovery_files(roots: Sequence[Path] | None = None) -> list[Path]:
     found = {
         path.resolve()
         for top in tops
-        for pattern in (f"tl-*/{DISCOVERY_NAME}", f"ray/{DISCOVERY_NAME}")
+        for pattern in (f"tl-*/r/{DISCOVERY_NAME}", f"ray/{DISCOVERY_NAME}")
         for path in top.glob(pattern)
     }
     return sorted(found, key=_written_s, reverse=True)
@@ -68,10 +68,10 @@ def read_targets(path: Path) -> list[str]:
 def find_service_url(discovery: Path | None) -> str:
     """Return where the service of a discovery file answers, Ray Serve's default if unknown.
 
-    `textlane serve` leaves the configuration that it serves beside the file.
+    `textlane serve` leaves the configuration that it serves beside the folder of its Ray.
     """
-    # The file is a link into the session's folder, which lies beside the configuration.
-    folders = [] if discovery is None else [discovery.parent, discovery.resolve().parent.parent]
+    # The file is a link into the folder of Ray's session, which is one deeper.
+    folders = [] if discovery is None else [discovery.parents[1], *discovery.resolve().parents[2:3]]
     beside = next((f / "serve.yaml" for f in folders if (f / "serve.yaml").is_file()), None)
     if beside is None:
         return _DEFAULT_URL

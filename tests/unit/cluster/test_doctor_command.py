@@ -288,17 +288,20 @@ def test_a_discovery_file_that_is_none_is_refused(tmp_path, content, capsys):
 
 
 def test_targets_and_service_are_found_through_rays_file(tmp_path):
-    session = tmp_path / "tl-abc" / "session_7"
+    session = tmp_path / "tl-abc" / "r" / "session_7"
     session.mkdir(parents=True)
     (session / DISCOVERY_NAME).write_text('[{"labels": {}, "targets": ["127.0.0.1:1", "h:2"]}]')
     (session.parent / DISCOVERY_NAME).symlink_to(session / DISCOVERY_NAME)
-    (session.parent / "serve.yaml").write_text("http_options: {host: 0.0.0.0, port: 8123}")
+    (tmp_path / "tl-abc" / "serve.yaml").write_text(
+        "http_options: {host: 0.0.0.0, port: 8123}"
+    )
 
     (found,) = find_discovery_files([tmp_path])
 
     assert found == session / DISCOVERY_NAME
     assert read_targets(found) == ["http://127.0.0.1:1/metrics", "http://h:2/metrics"]
     assert find_service_url(found) == "http://127.0.0.1:8123"
+    assert find_service_url(session.parent / DISCOVERY_NAME) == "http://127.0.0.1:8123"
     with pytest.raises(MissingFileError, match="--metrics"):
         read_targets(tmp_path / "none.json")
 
@@ -307,12 +310,12 @@ def test_targets_and_service_are_found_through_rays_file(tmp_path):
 def test_an_unreadable_configuration_beside_it_means_rays_default_address(tmp_path, text):
     (tmp_path / "serve.yaml").write_text(text)
 
-    assert find_service_url(tmp_path / DISCOVERY_NAME) == "http://127.0.0.1:8000"
+    assert find_service_url(tmp_path / "r" / DISCOVERY_NAME) == "http://127.0.0.1:8000"
     assert find_service_url(None) == "http://127.0.0.1:8000"
 
 
 def write_session(tmp_path, name, site):
-    session = tmp_path / f"tl-{name}" / name
+    session = tmp_path / f"tl-{name}" / "r" / name
     session.mkdir(parents=True)
     target = site.url.removeprefix("http://")
     (session / DISCOVERY_NAME).write_text(json.dumps([{"targets": [target]}]))
