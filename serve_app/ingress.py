@@ -9,6 +9,7 @@ from ray.serve.handle import DeploymentHandle
 from pipeline.contract.errors import ConfigError
 from serve_app.config import ServeSettings
 from serve_app.http_app import PREDICT_PATH, HttpApp
+from serve_app.listening_sockets import send_at_once
 from serve_app.metrics import IngressMetrics
 from serve_app.release.feedback_taker import FeedbackTaker
 from serve_app.release.report import IngressReport
@@ -73,7 +74,7 @@ class Ingress:
             self._versions, observers=observers, api_keys=api_keys, feedback=feedback
         )
         self._rpc_door = RpcDoor(self._versions, observers=observers, api_keys=api_keys)
-        self._is_configured = False
+        self._is_configured = self._sends_at_once = False
 
     async def reconfigure(self, user_config: object) -> None:
         """Take other settings, without restart; see ``INGRESS_LIVE`` and ``Lane.reconfigure``.
@@ -94,6 +95,12 @@ class Ingress:
         if not self._is_configured:
             self._is_configured = True
             await self._follower.start()
+
+    async def check_health(self) -> None:
+        """Prepare the HTTP port once it is there; Ray Serve calls this then and every 2 s."""
+        if not self._sends_at_once:
+            self._sends_at_once = True
+            send_at_once()
 
     async def _exchange(self, report: IngressReport) -> RoutingTable:
         table: RoutingTable = await self._desk.exchange.remote(report)
