@@ -113,6 +113,13 @@ RAY_SETTINGS = (
         "starts for itself it is 0: nobody announces that this machine goes.",
     ),
     RaySetting(
+        name="RAY_TRAIN_ENABLE_STATE_TRACKING",
+        value="1",
+        scope=Scope.TRAINING,
+        why="The dashboard's Train page shows runs, their attempts and workers; without it stays "
+        "empty. On a cluster that training starts for itself it is 0: that has no dashboard.",
+    ),
+    RaySetting(
         name="RAY_DISABLE_FAILURE_SIGNAL_HANDLER",
         value=None,
         why="1 in every stage: Ray's C++ part would answer SIGTERM with a stack trace and end the "
