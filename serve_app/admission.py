@@ -39,7 +39,8 @@ class Admission:
         """Count texts that the model has answered."""
         self._rate.note_answered(num_texts)
 
-    @property
-    def wait_s(self) -> int:
-        """Seconds that what is in hand needs at the present rate; at least 1, and bounded."""
-        return self._rate.seconds_for(self.num_texts)
+    def refuse(self, num_texts: int) -> int:
+        """Count refused texts; return after how many seconds to send them again, 1 or more."""
+        wait_s = self._rate.seconds_for(self.num_texts)
+        self._rate.note_refused(num_texts)
+        return wait_s

@@ -25,7 +25,7 @@ class GroupScorer(Protocol):
     """Runs one padded batch."""
 
     def score_group(self, rows: Sequence[Row]) -> list[Logits | InferenceError]:
-        """Return each row's logits or error, in order; called from one thread at a time."""
+        """Return each row's logits or error, in order; called from as many threads as runs."""
         ...
 
 
@@ -48,9 +48,9 @@ class _Waiting:
 class Batcher:
     """Everything that waits for one session, oldest window first; used from one event loop.
 
-    A window is formed when the last one has run: until then what arrives only waits. So a
-    batch is as full as the load allows, nothing waits for a timer, and a text is overtaken
-    by less than one window of younger ones.
+    A window is formed when a run could begin and the last window's have all begun: until then
+    what arrives only waits. So a batch is as full as the load allows, nothing waits for a timer,
+    and less than one window of younger texts begin before a text.
 
     Shadow rows wait apart, at most one window of them. They run only when no other waits, one
     batch at a time, so that a user's text finds at most the one run before it that it would
@@ -63,15 +63,17 @@ class Batcher:
         *,
         limits: BatchLimits,
         on_run: Callable[[GroupRun], None],
+        concurrent_runs: int = 1,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         """Take the session that runs the batches.
 
         Args:
-            session: runs a batch, in this batcher's own thread.
+            session: runs a batch, in threads of this batcher's own.
             limits: of batches and windows; may be replaced at any time.
             on_run: is told of each run of the session.
+            concurrent_runs: batches that run at once, where there are so many.
             clock: monotonic seconds.
             wall_clock: seconds since the epoch, as deadlines are given.
         """
@@ -83,11 +85,12 @@ class Batcher:
         self._shadows: deque[_Waiting] = deque()
         self._queued_tokens = 0
         self._window: deque[list[_Waiting]] = deque()
-        self._worker: asyncio.Task[None] | None = None
-        self._run_began_s: float | None = None
-        self._ran_s = 0.0
-        # One thread: the session uses its own threads, and the event loop stays free.
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="session")
+        self._most_workers = concurrent_runs
+        self._workers: set[asyncio.Task[None]] = set()
+        self._runs_began_s: list[float] = []
+        self._busy_since_s = self._ran_s = 0.0
+        # Of its own: the session uses its own threads, and the event loop stays free.
+        self._executor = ThreadPoolExecutor(concurrent_runs, thread_name_prefix="session")
 
     async def score(self, rows: Sequence[LaneRow]) -> list[LaneAnswer]:
         """Return what became of each row, in order; cancelling this drops them all.
@@ -100,7 +103,7 @@ class Batcher:
         waiting = [_Waiting(row=row, answer=loop.create_future(), arrived_s=now) for row in rows]
         for one in waiting:
             self._line_up(one)
-        if waiting and self._worker is None:
+        if waiting:
             self._start_worker()
         try:
             return [await one.answer for one in waiting]
@@ -132,13 +135,14 @@ class Batcher:
 
     @property
     def running_s(self) -> float:
-        """Seconds since the session's present run began; 0 where it does nothing."""
-        return 0.0 if self._run_began_s is None else self._clock() - self._run_began_s
+        """Seconds since the oldest of the present runs began; 0 where there is none."""
+        return self._clock() - self._runs_began_s[0] if self._runs_began_s else 0.0
 
     def read_load(self) -> QueueLoad:
         """Return how queue and session stand now; waiting shadows are no reason to scale."""
         waiting = [one for one in self._all_waiting() if not one.answer.done()]
-        now, running_s = self._clock(), self.running_s
+        now = self._clock()
+        running_s = now - self._busy_since_s if self._runs_began_s else 0.0
         return QueueLoad(
             num_texts=len(waiting),
             num_batches=self.limits.batches_of(
@@ -146,26 +150,39 @@ class Batcher:
             ),
             oldest_s=max((now - one.arrived_s for one in waiting), default=0.0),
             busy_s=self._ran_s + running_s,
-            is_idle=self._worker is None,
+            is_idle=not self._workers,
         )
 
     def _all_waiting(self) -> list[_Waiting]:
         return [*(one for group in self._window for one in group), *self._queue]
 
     def _start_worker(self) -> None:
-        # Not in the context of the request that happens to be first: others run in it too.
-        loop = asyncio.get_running_loop()
-        self._worker = loop.create_task(self._work(), context=Context())
+        """Have one more batch run at once, where that is allowed and one waits."""
+        if len(self._workers) < self._most_workers:
+            # Not in the context of the request that happens to be first: others run in it too.
+            loop = asyncio.get_running_loop()
+            self._workers.add(loop.create_task(self._work(), context=Context()))
 
     async def _work(self) -> None:
+        this = asyncio.current_task()
+        assert this is not None
         try:
-            while self._window or self._take_window() or self._take_shadows():
-                await self._run(self._window.popleft())
-            self._worker = None
+            while group := self._next_group():
+                await self._run(group)
         except Exception:
             # Only what is told of a run can raise; it must not strand the texts behind it.
+            self._workers.discard(this)
             self._start_worker()
             raise
+        self._workers.discard(this)
+
+    def _next_group(self) -> list[_Waiting]:
+        if not self._window and not self._take_window():
+            return self._take_shadows()
+        group = self._window.popleft()
+        if self._window:
+            self._start_worker()
+        return group
 
     def _take_window(self) -> bool:
         # Texts whose answers nobody awaits take no room in a window.
@@ -179,15 +196,15 @@ class Batcher:
         self._queued_tokens = sum(lengths[num_taken:])
         return bool(groups)
 
-    def _take_shadows(self) -> bool:
+    def _take_shadows(self) -> list[_Waiting]:
+        if len(self._workers) > 1:
+            return []  # A user's text runs; who runs it takes shadows afterwards.
         self._shadows = deque(one for one in self._shadows if not one.answer.done())
         groups = form_window([len(one.row.input_ids) for one in self._shadows], self.limits)
-        if not groups:
-            return False
-        taken = set(groups[0])
-        self._window.append([self._shadows[index] for index in groups[0]])
+        taken = set(groups[0]) if groups else set()
+        group = [one for at, one in enumerate(self._shadows) if at in taken]
         self._shadows = deque(one for at, one in enumerate(self._shadows) if at not in taken)
-        return True
+        return group
 
     async def _run(self, group: list[_Waiting]) -> None:
         began_s, now = self._clock(), self._wall_clock()
@@ -198,13 +215,17 @@ class Batcher:
         group = [one for one in group if not one.answer.done()]
         if not group:
             return
-        self._run_began_s = began_s
+        if not self._runs_began_s:
+            self._busy_since_s = began_s
+        self._runs_began_s.append(began_s)
         try:
             outcomes = await self._score(group)
         finally:
-            self._run_began_s = None
-            session_s = self._clock() - began_s
-            self._ran_s += session_s
+            self._runs_began_s.remove(began_s)
+            ended_s = self._clock()
+            if not self._runs_began_s:
+                self._ran_s += ended_s - self._busy_since_s
+        session_s = ended_s - began_s
         for one, outcome in zip(group, outcomes, strict=True):
             if not one.answer.done():  # Its caller may have left while it ran.
                 one.answer.set_result(

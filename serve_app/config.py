@@ -97,6 +97,9 @@ class ServeSettings(Settings):
     run_cost_tokens: Annotated[int, Field(ge=0, le=100_000)] = RUN_TOKENS
     """What a model run costs beside its padded tokens, in tokens; 27 was measured on CPUs. More
     makes fuller batches with more padding: right where a run itself is dear, as on a GPU."""
+    short_concurrent_runs: Annotated[int, Field(ge=1, le=64)] | None = None
+    """Model runs that one short lane replica has under way at once; null: 2 on a CPU, where the
+    second uses what the first leaves idle, 1 on a GPU. A long lane replica has one."""
     coalesce_ms: Annotated[float, Field(ge=0.0, le=100.0, strict=False)] = 2.0
     """Milliseconds that an ingress collects texts for one call while another is under way."""
     max_queued_requests: Count = 512
@@ -159,6 +162,12 @@ class ServeSettings(Settings):
         """Return the least and the most replicas of a lane."""
         given = self.short_replicas if lane == "short" else self.long_replicas
         return given if isinstance(given, tuple) else (given, given)
+
+    def concurrent_runs(self, lane: Literal["short", "long"]) -> int:
+        """Return how many model runs a replica of a lane has under way at once."""
+        if lane == "long":
+            return 1
+        return self.short_concurrent_runs or (2 if self.device == "cpu" else 1)
 
     @model_validator(mode="after")
     def _refuse_impossible_pairs(self) -> "ServeSettings":

@@ -9,6 +9,7 @@ from ray.serve.handle import DeploymentHandle
 from pipeline.contract.errors import ConfigError
 from serve_app.config import ServeSettings, read_ray_serve_settings
 from serve_app.http_app import PREDICT_PATH, HttpApp
+from serve_app.listening_sockets import send_at_once
 from serve_app.live_settings import INGRESS_LIVE, with_live_values
 from serve_app.metrics import NO_LANE, IngressMetrics, SettingMetrics
 from serve_app.release.feedback_taker import FeedbackTaker
@@ -77,7 +78,7 @@ class Ingress:
             self._versions, observers=observers, api_keys=api_keys, feedback=feedback
         )
         self._rpc_door = RpcDoor(self._versions, observers=observers, api_keys=api_keys)
-        self._is_configured = False
+        self._is_configured = self._sends_at_once = False
 
     async def reconfigure(self, user_config: object) -> None:
         """Take other settings, without restart; see ``INGRESS_LIVE`` and ``Lane.reconfigure``.
@@ -101,7 +102,13 @@ class Ingress:
             await self._follower.start()
 
     async def check_health(self) -> None:
-        """Tell the settings; Ray Serve calls this every 2 s."""
+        """Prepare the HTTP port and tell the settings.
+
+        Ray Serve calls this first when the port is there, and then every 2 s.
+        """
+        if not self._sends_at_once:
+            self._sends_at_once = True
+            send_at_once()
         limits = self._loader.base.service.served.limits
         told = ingress_settings(self._live_settings, limits, read_ray_serve_settings())
         self._setting_metrics.tell(told)

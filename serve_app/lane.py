@@ -73,6 +73,7 @@ class Lane:
             session,
             limits=_batch_limits(settings, limits),
             on_run=self._observe,
+            concurrent_runs=settings.concurrent_runs(name),
         )
         self._waits_when_idle = False
         gpu = open_gpu_meter(ray.get_gpu_ids())

@@ -100,7 +100,7 @@ class PredictService:
         try:
             return await self._predict(request, record)
         except OverloadedError:
-            record.retry_after_s = self._admission.wait_s
+            record.retry_after_s = self._admission.refuse(record.num_texts)
             raise
 
     async def _predict(self, request: PredictRequest, record: RequestRecord) -> Prediction:

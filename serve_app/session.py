@@ -21,7 +21,7 @@ Logits = NDArray[np.float32]
 
 
 class ScoringSession:
-    """A loaded model; safe to call from one thread at a time."""
+    """A loaded model; safe to call from several threads at once."""
 
     def __init__(
         self,

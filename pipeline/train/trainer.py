@@ -78,6 +78,8 @@ def _ray_train_settings(settings: RaySettings) -> Iterator[None]:
         "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",
         # It is one process more to start, and nobody announces that this machine goes.
         _WATCHER: "1" if is_joined else "0",
+        # For the dashboard's Train page, which a cluster of our own has not.
+        "RAY_TRAIN_ENABLE_STATE_TRACKING": "1" if is_joined else "0",
     }
     own = {name: value for name, value in wanted.items() if name not in os.environ}
     os.environ.update(own)

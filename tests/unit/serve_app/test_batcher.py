@@ -26,8 +26,10 @@ class FakeSession:
         self.gate = threading.Event()
         self.gate.set()
         self.is_broken = False
+        self.began = []
 
     def score_group(self, rows):
+        self.began.append(rows)
         assert self.gate.wait(timeout=10)
         self.groups.append([len(row) for row in rows])
         if self.is_broken:
@@ -43,17 +45,18 @@ def row(number, length=3, *, request_id=None, deadline_s=None):
     )
 
 
-def build(session, runs=None):
-    return Batcher(session, limits=LIMITS, on_run=(runs if runs is not None else []).append)
+def build(session, runs=None, *, concurrent_runs=1):
+    on_run = (runs if runs is not None else []).append
+    return Batcher(session, limits=LIMITS, on_run=on_run, concurrent_runs=concurrent_runs)
 
 
 @settings(deadline=None, max_examples=30)
-@given(st.lists(st.lists(st.integers(1, 20), max_size=6), max_size=6))
-def test_every_text_is_answered_once_and_in_order(calls):
+@given(st.lists(st.lists(st.integers(1, 20), max_size=6), max_size=6), st.integers(1, 3))
+def test_every_text_is_answered_once_and_in_order(calls, concurrent_runs):
     session = FakeSession()
 
     async def go():
-        batcher = build(session)
+        batcher = build(session, concurrent_runs=concurrent_runs)
         numbers = iter(range(1, 1000))
         rows = [[row(next(numbers), length) for length in lengths] for lengths in calls]
         answers = await asyncio.gather(*(batcher.score(of_call) for of_call in rows))
@@ -188,10 +191,64 @@ async def begin_run(session, batcher, now):
     """Have a run begin at the clock's second and what comes next arrive a second later."""
     session.gate.clear()
     first = asyncio.ensure_future(batcher.score([row(99)]))
-    while batcher._run_began_s is None:
+    while not session.began:
         await asyncio.sleep(0.001)
     now[0] += 1.0
     return first
+
+
+async def until(sign):
+    async with asyncio.timeout(10):
+        while not sign():
+            await asyncio.sleep(0.001)
+
+
+def test_so_many_batches_run_at_once_and_what_comes_then_waits_for_one_to_end():
+    session = FakeSession()
+
+    async def go():
+        batcher = build(session, concurrent_runs=2)
+        session.gate.clear()
+        calls = [asyncio.ensure_future(batcher.score([row(n, 16) for n in range(1, 4)]))]
+        await until(lambda: len(session.began) == 2)
+        calls.append(asyncio.ensure_future(batcher.score([row(4), row(5)])))
+        await asyncio.sleep(0.01)
+        began = len(session.began)
+        session.gate.set()
+        return began, [one for call in calls for one in await call]
+
+    began, answers = asyncio.run(go())
+
+    assert began == 2
+    assert [one.outcome[0] for one in answers] == [1, 2, 3, 4, 5]
+    assert sorted(session.groups) == [[3, 3], [16], [16], [16]]
+
+
+def test_two_runs_at_once_are_one_time_of_work_and_the_older_one_tells_of_a_hang():
+    session, now = FakeSession(), [100.0]
+
+    async def go():
+        batcher = Batcher(
+            session,
+            limits=LIMITS,
+            on_run=lambda _run: None,
+            concurrent_runs=2,
+            clock=lambda: now[0],
+        )
+        first = await begin_run(session, batcher, now)
+        second = asyncio.ensure_future(batcher.score([row(1)]))
+        await until(lambda: len(session.began) == 2)
+        now[0] = 104.0
+        during = batcher.read_load().busy_s, batcher.running_s
+        session.gate.set()
+        await asyncio.gather(first, second)
+        await asyncio.sleep(0.01)
+        return during, (batcher.read_load().busy_s, batcher.running_s)
+
+    during, after = asyncio.run(go())
+
+    assert during == (4.0, 4.0)
+    assert after == (4.0, 0.0)
 
 
 def test_a_run_is_reported_in_no_request_s_context():

@@ -5,7 +5,7 @@ import time
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_batcher import LIMITS, FakeSession, behind_a_run, build, row
+from test_batcher import LIMITS, FakeSession, behind_a_run, build, row, until
 
 from pipeline.contract.errors import DeadlineError, OverloadedError
 from serve_app.lane_call import LaneRow
@@ -59,6 +59,33 @@ def test_a_user_who_comes_during_shadows_waits_for_one_run_at_most():
     assert session.groups == [[8, 8], [5], [8, 8], [8, 8]]
 
 
+def test_no_shadow_begins_beside_a_users_run_and_a_user_need_not_wait_for_a_shadows():
+    session = FakeSession()
+
+    async def go():
+        batcher = build(session, concurrent_runs=2)
+        session.gate.clear()
+        calls = [asyncio.ensure_future(batcher.score([row(1, 3)]))]
+        await until(lambda: len(session.began) == 1)
+        calls.append(asyncio.ensure_future(batcher.score([shadow(2, 2)])))
+        await asyncio.sleep(0.01)
+        beside = len(session.began)
+        session.gate.set()
+        await asyncio.gather(*calls)
+        session.gate.clear()
+        calls = [asyncio.ensure_future(batcher.score([shadow(3, 4)]))]
+        await until(lambda: len(session.began) == 3)
+        calls.append(asyncio.ensure_future(batcher.score([row(4, 5)])))
+        await until(lambda: len(session.began) == 4)
+        session.gate.set()
+        await asyncio.gather(*calls)
+        return beside
+
+    assert asyncio.run(go()) == 1
+    assert sorted(session.groups[:2]) == [[2], [3]]
+    assert sorted(session.groups[2:]) == [[4], [5]]
+
+
 def test_shadows_are_bounded_and_count_neither_as_waiting_nor_as_load():
     session = FakeSession()
 
@@ -104,12 +131,12 @@ def test_a_shadow_past_its_deadline_and_one_forgotten_are_not_run():
 
 
 @settings(deadline=None, max_examples=30)
-@given(st.lists(st.tuples(st.booleans(), st.integers(1, 20)), max_size=30))
-def test_every_user_is_answered_and_no_run_mixes_shadows_with_users(asked):
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 20)), max_size=30), st.integers(1, 2))
+def test_every_user_is_answered_and_no_run_mixes_shadows_with_users(asked, concurrent_runs):
     session = FakeSession()
 
     async def go():
-        batcher = build(session)
+        batcher = build(session, concurrent_runs=concurrent_runs)
         first = await behind_a_run(session, batcher)
         make = [(shadow if is_shadow else row) for is_shadow, _ in asked]
         # Users' rows have odd lengths here, shadows' even ones.
@@ -129,4 +156,5 @@ def test_every_user_is_answered_and_no_run_mixes_shadows_with_users(asked):
         assert one.is_shadow or answer.outcome[0] == one.input_ids[0]
     parities = [{length % 2 for length in group} for group in session.groups[1:]]
     assert all(len(parity) == 1 for parity in parities)
-    assert sorted(map(min, parities), reverse=True) == [min(one) for one in parities]
+    if concurrent_runs == 1:
+        assert sorted(map(min, parities), reverse=True) == [min(one) for one in parities]

@@ -32,6 +32,21 @@ def test_a_replica_that_reserves_cpus_has_as_many_threads():
     assert default_threads(settings_of(lane_num_cpus=1.5), cpus=16) == 1
 
 
+@pytest.mark.parametrize(
+    ("fields", "short"),
+    [
+        ({}, 2),
+        ({"short_concurrent_runs": 3}, 3),
+        ({"device": "cuda", "lane_num_gpus": 0.5}, 1),
+        ({"device": "cuda", "lane_num_gpus": 0.5, "short_concurrent_runs": 2}, 2),
+    ],
+)
+def test_a_short_lane_has_two_runs_at_once_on_a_cpu_and_a_long_one_never(fields, short):
+    settings = settings_of(**fields)
+
+    assert (settings.concurrent_runs("short"), settings.concurrent_runs("long")) == (short, 1)
+
+
 @given(st.integers(1, 256), st.integers(1, 32), st.integers(1, 32))
 def test_threads_of_all_replicas_never_pass_the_cpus_that_are_there(cpus, short, long):
     settings = settings_of(short_replicas=short, long_replicas=long)

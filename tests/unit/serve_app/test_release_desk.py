@@ -39,6 +39,7 @@ class FakeLanes:
         self.states = {}
         self.started, self.ended = [], []
         self.failure = None
+        self.num_reads = 0
 
     async def start(self, place):
         if self.failure is not None:
@@ -51,6 +52,7 @@ class FakeLanes:
         del self.states[app_name]
 
     async def read(self):
+        self.num_reads += 1
         if isinstance(self.failure, NotReadyError):
             raise self.failure
         return self.states
@@ -397,3 +399,22 @@ def test_lanes_of_the_stable_version_that_fail_are_started_again_after_a_while()
     asyncio.run(go())
 
     assert lanes.started == [place, place]
+
+
+def test_ray_serve_is_asked_seldom_while_no_version_has_lanes_of_its_own():
+    lanes = FakeLanes()
+    lanes.states["left"] = LanesState(status="running", num_running=2)
+    keeper = LaneKeeper(lanes, logger=LOGGER)
+    place = ServedVersion(version="v", bundle="/b", app_name="a")
+
+    async def go():
+        for now in range(10):
+            await keeper.keep([], now=float(now), may_end=True)
+        asked = [lanes.num_reads]
+        for wanted, now in ([], RETRY_S + 5.0), ([place], RETRY_S + 6.0), ([place], RETRY_S + 7.0):
+            await keeper.keep(wanted, now=now, may_end=True)
+            asked.append(lanes.num_reads)
+        return asked
+
+    assert asyncio.run(go()) == [2, 3, 4, 5]
+    assert (lanes.ended, lanes.started) == (["left"], [place])

@@ -1,5 +1,7 @@
 """The ONNX Runtime session against the tiny bundle's formula."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from bundles import FAILING_WORD, LABELS, TOKEN, VOCABULARY, WEIGHT, write_tiny_bundle
@@ -54,6 +56,17 @@ def test_a_row_scores_the_same_alone_and_in_any_batch(session, rows):
     for ids, logits in zip(rows, together, strict=True):
         expected = [WEIGHT * ids.count(BAD) / len(ids), WEIGHT * ids.count(GOOD) / len(ids)]
         np.testing.assert_allclose(logits, expected, atol=1e-6)
+
+
+def test_runs_at_once_do_not_touch_each_other(session):
+    groups = [[row(*[GOOD, BAD, FILM][: 1 + n % 3] * (1 + n % 7))] * (1 + n % 4) for n in range(90)]
+    alone = [session.score_group(group) for group in groups]
+
+    with ThreadPoolExecutor(3) as threads:
+        at_once = list(threads.map(session.score_group, groups))
+
+    for ours, expected in zip(at_once, alone, strict=True):
+        np.testing.assert_array_equal(ours, expected)
 
 
 def test_groups_respect_the_token_budget_and_are_reported(session):
