@@ -16,7 +16,7 @@ from slow_bundle import write_slow_bundle
 
 from cluster.doctor.discovery import DISCOVERY_NAME
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.drill]
 
 # Ray's 10 s would make each look half a minute long.
 OFTEN = {"RAY_metrics_report_interval_ms": "1000"}
