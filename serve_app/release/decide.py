@@ -23,6 +23,13 @@ Profiles = Mapping[str, TrainingProfile]
 """Version → what its bundle stored."""
 
 
+_HINTS = {
+    "flips": "a model that was trained anew is meant to differ: its plan says by how much, with "
+    "thresholds.max_flip_rate",
+}
+"""Remedies where a failed check may be just what was wanted."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Decision:
     """What one look led to."""
@@ -58,13 +65,18 @@ def decide(
     reason = (
         limit.reason
         if limit
-        else "; ".join(f"{result.name}: {result.reason}" for result in findings.failed)
+        else "; ".join(map(_why_failed, findings.failed))
     )
     if reason:
         state = end_release(state, Outcome.ROLLED_BACK, at=now, reason=reason, findings=findings)
     elif is_step_due(release, results, now=now):
         state = _go_on(state, release, findings, now=now)
     return Decision(state=state, results=results, hard_limit=limit)
+
+
+def _why_failed(result: CheckResult) -> str:
+    hint = _HINTS.get(result.name)
+    return f"{result.name}: {result.reason}" + (f" ({hint})" if hint else "")
 
 
 def is_step_due(release: Release, results: tuple[CheckResult, ...], *, now: float) -> bool:

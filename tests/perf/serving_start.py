@@ -46,6 +46,8 @@ _STARTED_WHOLE = ("textlane", "FastAPI", "LitServe", "BentoML", "Ray Serve, docs
 
 def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # What was started ends with us.
+    # A shell has its jobs in the background ignore it, and theirs would as well.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("bundle", type=lambda text: Path(text).resolve())
     parser.add_argument("--rounds", type=int, default=3)

@@ -87,6 +87,7 @@ def test_a_bad_candidate_is_rolled_back_also_while_paused(worse, check, is_pause
     assert record.outcome is Outcome.ROLLED_BACK
     assert any(check in result.name for result in record.findings.failed)
     assert check in record.reason
+    assert ("max_flip_rate" in record.reason) == (check == "flips")
     assert routing_table(decisions[-1].state).candidate is None
     text = describe_record(record)
     assert "rolled back after" in text
