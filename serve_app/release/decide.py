@@ -62,11 +62,7 @@ def decide(
     limit = find_hard_limit(release.plan.hard_limits, evidence, now=now)
     results = run_checks(release.plan, evidence, now=now)
     findings = collect_findings(evidence, results, hard_limit=limit, profiles=profiles)
-    reason = (
-        limit.reason
-        if limit
-        else "; ".join(map(_why_failed, findings.failed))
-    )
+    reason = limit.reason if limit else "; ".join(map(_why_failed, findings.failed))
     if reason:
         state = end_release(state, Outcome.ROLLED_BACK, at=now, reason=reason, findings=findings)
     elif is_step_due(release, results, now=now):

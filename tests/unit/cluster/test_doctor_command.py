@@ -292,9 +292,7 @@ def test_targets_and_service_are_found_through_rays_file(tmp_path):
     session.mkdir(parents=True)
     (session / DISCOVERY_NAME).write_text('[{"labels": {}, "targets": ["127.0.0.1:1", "h:2"]}]')
     (session.parent / DISCOVERY_NAME).symlink_to(session / DISCOVERY_NAME)
-    (tmp_path / "tl-abc" / "serve.yaml").write_text(
-        "http_options: {host: 0.0.0.0, port: 8123}"
-    )
+    (tmp_path / "tl-abc" / "serve.yaml").write_text("http_options: {host: 0.0.0.0, port: 8123}")
 
     (found,) = find_discovery_files([tmp_path])
 
