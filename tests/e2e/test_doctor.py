@@ -25,7 +25,7 @@ BAD = ("--set", "threads_per_replica=8", "--set", "max_batch_requests=1", "--no-
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory):
-    return write_slow_bundle(tmp_path_factory.mktemp("doctor") / "bundle", products=8).folder
+    return write_slow_bundle(tmp_path_factory.mktemp("doctor") / "bundle").folder
 
 
 @contextmanager
@@ -59,13 +59,14 @@ def examine(server):
 
 
 def deploy(server, **user_config):
-    """Deploy the file that is served with other limits of the short lane, without a restart."""
+    """Deploy the file that is served with other limits of the lanes, without a restart."""
     url, token = re.search(r"^dashboard: (\S+) \(token: (\S+)\)$", server.said, flags=re.M).groups()
     headers = {"Authorization": f"Bearer {Path(token).read_text()}"}
     with httpx.Client(headers=headers, timeout=60, trust_env=False) as client:
         place = f"{url}/api/serve/applications/"
         application = client.get(place).json()["applications"]["textlane"]["deployed_app_config"]
-        application["deployments"] = [{"name": "ShortLane", "user_config": user_config}]
+        lanes = ("ShortLane", "LongLane")
+        application["deployments"] = [{"name": n, "user_config": user_config} for n in lanes]
         client.put(place, json={"applications": [application]}).raise_for_status()
 
 
