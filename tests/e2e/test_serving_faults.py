@@ -77,6 +77,7 @@ def test_clients_that_leave_at_random_harm_no_others(server):
     assert time.monotonic() - began_s < 10
 
 
+@pytest.mark.drill
 def test_memory_stays_level_over_twenty_thousand_texts_of_random_length(server):
     sizes = []
     for _ in range(4):

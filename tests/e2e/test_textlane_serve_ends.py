@@ -36,7 +36,10 @@ def bundle(tmp_path_factory):
     return write_tiny_bundle(tmp_path_factory.mktemp("serve") / "bundle").folder
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGTERM, signal.SIGINT, pytest.param(signal.SIGHUP, marks=pytest.mark.drill)],
+)
 def test_a_stopped_server_ends_within_seconds_and_leaves_nothing(bundle, number):
     with serving(bundle) as server:
         server.wait_for("Ctrl-C stops it.")

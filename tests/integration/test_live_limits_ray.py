@@ -43,6 +43,8 @@ def deploy(ray_cluster, folder):
             "args": {
                 "bundle": str(folder / "bundle"),
                 "threads_per_replica": 1,
+                # What waits behind a run can then be told from what runs beside it.
+                "short_concurrent_runs": 1,
                 "short_replicas": [1, 2],
             },
             "runtime_env": {"env_vars": {"PYTHONPATH": ":".join(paths)}},
