@@ -51,12 +51,14 @@ def why_not_allowed():
         ip("netns", "add", name)
     except OSError as error:
         return f"network namespaces are not allowed here: {error}"
+    cable = f"tl{os.getpid()}t"
     try:
-        ip("link", "add", "tlt0", "netns", name, "type", "veth", "peer", "name", "tlt1")
+        ip("link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", name)
+        ip("link", "del", cable)
     except OSError as error:
         return f"virtual cables are not allowed here: {error}"
     finally:
-        ip("netns", "del", name)  # The cable goes with it, at both ends.
+        ip("netns", "del", name)
     return None
 
 
@@ -78,8 +80,10 @@ def network(num_hosts):
         yield hosts
     finally:
         for host in hosts:
-            with suppress(OSError):  # It was not reached.
-                ip("netns", "del", host.name)
+            # The kernel takes a cable away with its network, but later, and its name till then.
+            for end in (("link", "del", host.cable), ("netns", "del", host.name)):
+                with suppress(OSError):  # It was not reached.
+                    ip(*end)
         with suppress(OSError):
             ip("link", "del", bridge)
 
