@@ -65,8 +65,8 @@ class LaneKeeper:
             now: seconds.
             may_end: whether every ingress has been told to ask the others no more.
         """
-        # Asking costs Ray Serve 20 ms of CPU. Only this keeper starts lanes, but for one that is
-        # being replaced by it.
+        # Ray Serve builds its whole state to answer, each second for ever. Nobody but a keeper
+        # starts lanes, and after a restart the first look finds what is left.
         if not wanted and now - self._found_none_at < RETRY_S:
             return {}
         states = dict(await self._runner.read())

@@ -25,6 +25,7 @@ class Peer:
 
 OURS = ("textlane", "serve", "--bundle", "{bundle}", "--port", "{port}")
 ONE_TEXT, LARGE, BY_GRPC = "textlane, one text a run", "textlane, full batches", "textlane, gRPC"
+ONE_RUN, UVLOOP = "textlane, one run at once", "textlane, uvloop"
 _RAY_DOCS = ("python", str(PEERS / "run_ray_docs.py"), "{port}")
 _FAST_RAY = {"RAY_SERVE_THROUGHPUT_OPTIMIZED": "1", "RAY_SERVE_ENABLE_HA_PROXY": "1"}
 PEERS_BY_NAME = {
@@ -33,6 +34,8 @@ PEERS_BY_NAME = {
         command=(*OURS, "--set", "max_batch_requests=1", "--set", "batch_wait_timeout_ms=0")
     ),
     LARGE: Peer(command=(*OURS, "--set", "max_batch_tokens=2048", "--set", "run_cost_tokens=400")),
+    ONE_RUN: Peer(command=(*OURS, "--set", "short_concurrent_runs=1")),
+    UVLOOP: Peer(command=OURS, environ={"RAY_USE_UVLOOP": "1"}),
     BY_GRPC: Peer(command=(*OURS, "--grpc-port", "0")),
     "FastAPI": Peer(
         command=("uvicorn", "fastapi_batcher:app", "--port", "{port}", "--log-level", "warning")
