@@ -12,7 +12,7 @@ SOURCES := pipeline serve_app cluster tests
 
 export RAY_USAGE_STATS_ENABLED := 0
 
-.PHONY: help install demo test test-unit check lint fix bench test-ray drills test-gpu proto check-deps lock clean
+.PHONY: help install demo test test-unit check lint fix bench test-all test-ray drills test-gpu proto check-deps lock clean
 
 help:  ## show these commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -30,10 +30,16 @@ $(INSTALLED): pyproject.toml constraints.txt Makefile
 demo: $(INSTALLED)  ## labelled text to served answers, and one table (ARGS=--force does all again)
 	@$(BIN)/textlane demo --config $(CONFIG) $(ARGS)
 
-test: test-unit test-ray  ## all tests that need no GPU
+SIDE_BY_SIDE := $(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist worksteal
+ON_RAY := ray and not gpu and not perf and not drill
 
-test-unit: $(INSTALLED)  ## the tests that start no Ray, side by side
-	@$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist worksteal -m "not ray and not gpu and not perf" $(ARGS)
+test: test-unit  ## all tests without Ray and the quicker ones with it; under ten minutes
+	@$(BIN)/python -m pytest -m "$(ON_RAY) and not slow" $(ARGS)
+
+test-all: test-unit test-ray  ## all tests that need no GPU, as CI does; under twenty minutes
+
+test-unit: $(INSTALLED)  ## all tests that start no Ray
+	@$(SIDE_BY_SIDE) -m "not ray and not gpu and not perf" $(ARGS)
 
 lint: $(INSTALLED)  ## format, lint, types, import rules
 	@$(BIN)/ruff format --check $(SOURCES)
@@ -41,14 +47,15 @@ lint: $(INSTALLED)  ## format, lint, types, import rules
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-check: lint test-unit  ## lint and the unit tests; under two minutes
+check: lint  ## lint and the quicker tests that start no Ray; under a minute
+	@$(SIDE_BY_SIDE) -m "not ray and not gpu and not perf and not slow" $(ARGS)
 
 fix: $(INSTALLED)  ## format and mend what can be mended
 	@$(BIN)/ruff check --fix $(SOURCES)
 	@$(BIN)/ruff format $(SOURCES)
 
-test-ray: $(INSTALLED)  ## only the tests that start Ray
-	@$(BIN)/python -m pytest -m "ray and not gpu and not perf and not drill" $(ARGS)
+test-ray: $(INSTALLED)  ## all tests that start Ray
+	@$(BIN)/python -m pytest -m "$(ON_RAY)" $(ARGS)
 
 drills: $(INSTALLED)  ## what is too long for make test: lost nodes, networks and heads (as root: all), memory
 	@$(BIN)/python -m pytest -m drill -s $(ARGS)

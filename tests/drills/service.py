@@ -100,6 +100,7 @@ class Losses:
         self.num_wrong = len(crowd.wrong())
         self.num_failed = len(failed)
         self.outcomes = dict(Counter(one.outcome for one in failed))
+        self._failures = [(one.asked_s - since_s, one.outcome, one.body.decode()) for one in failed]
         self.clean_after_s = max((one.asked_s - since_s for one in failed), default=0.0)
         """From that moment until the last request was asked that failed."""
         self.longest_gap_s = max(later - sooner for sooner, later in pairwise(asked))
@@ -110,6 +111,9 @@ class Losses:
             f"{self.num_answered} requests answered, {self.num_failed} failed {self.outcomes}, "
             f"the last asked after {self.clean_after_s:.1f} s, longest gap "
             f"{self.longest_gap_s:.1f} s"
+            + "".join(
+                f"\n  after {s:.1f} s {outcome} {body}" for s, outcome, body in self._failures
+            )
         )
 
 

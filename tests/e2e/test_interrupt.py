@@ -18,7 +18,7 @@ from checkout import (
     marked_processes,
 )
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 
 @pytest.mark.parametrize(

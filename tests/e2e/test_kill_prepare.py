@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from checkout import ROOT, environment, home_beside, left_running
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 JOB = """
 name: killed
@@ -43,7 +43,9 @@ def wait_for(pattern, folder, process, patience_s=120.0):
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("file", ["texts.arrow", "tokens.arrow"])
+@pytest.mark.parametrize(
+    "file", ["texts.arrow", pytest.param("tokens.arrow", marks=pytest.mark.drill)]
+)
 def test_killed_prepare_leaves_no_shards_and_a_rerun_is_clean(tmp_path, file):
     output = tmp_path / "out"
     rows = [f"film {i} was {'so very ' * (i % 60)}fine,{i % 3}" for i in range(8000)]

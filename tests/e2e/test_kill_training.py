@@ -16,6 +16,8 @@ from killed_training import (
 )
 from train_samples import build_job, prepare_run, write_shards
 
+pytestmark = pytest.mark.slow
+
 # Three epochs of five steps, the last of each with four rows; checkpoints after 3, 6, 9 and 12.
 SETTINGS = {
     "epochs": 3,

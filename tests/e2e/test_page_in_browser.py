@@ -8,7 +8,10 @@ from browser import CHROMIUM, render
 from bundles import TOKEN, write_tiny_bundle
 from door import Door
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
+]
 
 
 def test_a_text_is_shown_with_label_scores_lane_version_and_times(tmp_path):

@@ -124,6 +124,7 @@ def test_make_demo_prints_one_table_and_leaves_only_outputs(demo, checkout, scra
     assert list(home_beside(scratch).glob(".ray*")) == []
 
 
+@pytest.mark.drill
 def test_a_second_demo_trains_nothing_again(demo, checkout, scratch):
     weights = {p: p.stat().st_mtime_ns for p in (checkout / "outputs").rglob("*.pt")}
 
@@ -139,6 +140,7 @@ def test_predict_answers_each_text(demo, checkout, scratch):
     assert len(re.findall(r"negative|positive", answers)) >= 2
 
 
+@pytest.mark.slow
 def test_export_ranks_the_layers_by_what_int8_costs_them(checkout, scratch):
     run(command_like("textlane run"), checkout, scratch)  # What is finished is not done again.
 
@@ -162,10 +164,9 @@ def test_inspect_shows_the_rows_and_the_padding(demo, checkout, scratch):
 SERVE_RUN = "RAY_SERVE_THROUGHPUT_OPTIMIZED=1"
 
 
-@pytest.mark.parametrize("command", ["textlane serve", SERVE_RUN])
-def test_serving_answers_the_readme_request(demo, checkout, scratch, command):
-    for port in (8000, 8404, 9101) if command == SERVE_RUN else (8000,):
-        need_port(port)
+@contextmanager
+def served(command, checkout, scratch):
+    """Serve by a command of the README and send the README's request."""
     request = shlex.split(command_like("curl"))
     url = next(word for word in request if word.startswith("http"))
     body = request[request.index("-d") + 1]
@@ -177,22 +178,30 @@ def test_serving_answers_the_readme_request(demo, checkout, scratch, command):
             answer = httpx.post(url, json=json.loads(body)).json()
         page = httpx.get("http://127.0.0.1:8000/docs")
         model = httpx.get("http://127.0.0.1:8000/v1/model").json()
+        assert answer["label"] in {"negative", "positive"}
+        assert page.status_code == httpx.codes.OK
+        assert "demo_cpu" in json.dumps(model)
+        yield
 
-    assert answer["label"] in {"negative", "positive"}
-    assert page.status_code == httpx.codes.OK
-    assert "demo_cpu" in json.dumps(model)
 
-
-def test_load_measures_what_is_served(demo, checkout, scratch):
+def test_textlane_serve_answers_the_readmes_request_and_load_measures_it(demo, checkout, scratch):
     need_port(8000)
-    serve = command_like("textlane serve")
 
-    with running(serve, checkout, scratch, "http://127.0.0.1:8000/readyz"):
+    with served("textlane serve", checkout, scratch):
         shown = run(command_like("textlane load"), checkout, scratch)
 
     assert "P99" in shown
     assert " + 0 failed + 0 unanswered" in shown
     assert "<svg" in (checkout / "outputs/load.html").read_text()
+
+
+@pytest.mark.slow
+def test_serve_run_answers_the_readmes_request(demo, checkout, scratch):
+    for port in (8000, 8404, 9101):
+        need_port(port)
+
+    with served(SERVE_RUN, checkout, scratch):
+        pass
 
 
 def test_the_token_job_runs_from_its_own_file(checkout, scratch):
@@ -228,6 +237,7 @@ def train_page(token):
     return page.raise_for_status().json()["train_runs"]
 
 
+@pytest.mark.slow
 def test_a_submitted_job_runs_on_a_cluster_and_goes_on_when_killed_with_its_disk(
     checkout, scratch, tmp_path
 ):

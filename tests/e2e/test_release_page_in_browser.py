@@ -6,7 +6,10 @@ from browser import CHROMIUM, render
 
 from serve_app.release.admin_app import AdminApp
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
+]
 
 
 def test_state_weight_checks_and_disagreements_are_shown(tmp_path):

@@ -61,6 +61,7 @@ def test_a_killed_lane_replica_costs_no_request(server):
     assert set(crowd.outcomes()) == {200}
 
 
+@pytest.mark.slow
 def test_clients_that_leave_at_random_harm_no_others(server):
     with Crowd(server.base_url, num_clients=32, leavers=0.5) as crowd:
         time.sleep(10)
@@ -137,6 +138,7 @@ def test_no_body_is_a_fault_of_the_server_and_good_ones_among_them_are_right(ser
     assert set(crowd.outcomes()) == {200}
 
 
+@pytest.mark.slow
 def test_a_bundle_altered_under_a_running_server_is_not_served(server, bundle):
     model = bundle / "model.onnx"
     right = model.read_bytes()

@@ -38,7 +38,11 @@ def bundle(tmp_path_factory):
 
 @pytest.mark.parametrize(
     "number",
-    [signal.SIGTERM, signal.SIGINT, pytest.param(signal.SIGHUP, marks=pytest.mark.drill)],
+    [
+        signal.SIGINT,
+        pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param(signal.SIGHUP, marks=pytest.mark.drill),
+    ],
 )
 def test_a_stopped_server_ends_within_seconds_and_leaves_nothing(bundle, number):
     with serving(bundle) as server:
@@ -56,6 +60,7 @@ def test_a_stopped_server_ends_within_seconds_and_leaves_nothing(bundle, number)
         assert not any(accepts("127.0.0.1", port) for port in ports)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["starting Ray\n", "starting replicas"])
 def test_ctrl_c_while_it_starts_leaves_nothing_either(bundle, stage):
     with serving(bundle) as server:
@@ -68,6 +73,7 @@ def test_ctrl_c_while_it_starts_leaves_nothing_either(bundle, stage):
         assert list(server.scratch.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_killed_command_takes_its_server_with_it(bundle):
     with serving(bundle) as server:
         server.wait_for("Ctrl-C stops it.")
@@ -81,6 +87,7 @@ def test_a_killed_command_takes_its_server_with_it(bundle):
         assert list(server.scratch.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_it_serves_without_haproxy_too_and_no_secret_or_text_is_in_a_log(bundle):
     key = {"X-API-Key": "key-of-a-client"}
     options = ("--no-haproxy", "--grpc-port", "0", "--set", f"api_keys={list(key.values())}")
@@ -106,6 +113,7 @@ def test_it_serves_without_haproxy_too_and_no_secret_or_text_is_in_a_log(bundle)
         assert server.pids_of("/haproxy -db") == []
 
 
+@pytest.mark.slow
 def test_an_open_front_door_is_the_only_one_and_is_named(bundle):
     with serving(bundle, "--host", "0.0.0.0", "--grpc-port", "0") as server:
         server.wait_for("Ctrl-C stops it.")
@@ -161,6 +169,7 @@ def test_a_mistake_in_the_file_is_told_before_ray_starts(bundle, tmp_path, chang
         assert "starting Ray" not in server.said
 
 
+@pytest.mark.slow
 def test_when_the_replicas_cannot_start_the_logs_are_kept_and_named(bundle, tmp_path):
     # Ray finds no machine for such a replica and says so; a module that fails does it sooner.
     (tmp_path / "broken_app.py").write_text(

@@ -9,7 +9,7 @@ from bundles import write_tiny_bundle
 from gated_app import gated_client
 from gated_lane import GATE, RUNS
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 PREDICT = "/v1/predict"
 TIMEOUT_S = 4.0

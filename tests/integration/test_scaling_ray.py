@@ -10,7 +10,7 @@ from gated_lane import GATE
 from test_lane_ray import runs, wait_for
 from test_serve_ray import replica_pids
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 PREDICT = "/v1/predict"
 NUM_WAITING = 12

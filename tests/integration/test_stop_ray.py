@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 JOB = """\
@@ -93,7 +93,7 @@ RAY_TRAIN_WORKS = "checkpoint/*.pt"
     ("command", "sign", "to"),
     [
         ("prepare", RAY_STARTS, "its whole group"),
-        ("prepare", RAY_DATA_WORKS, "the command"),
+        pytest.param("prepare", RAY_DATA_WORKS, "the command", marks=pytest.mark.drill),
         ("train", RAY_TRAIN_WORKS, "its whole group"),
     ],
 )

@@ -13,7 +13,7 @@ import pytest
 from pipeline.contract.folder import read_manifest
 from pipeline.train.events import read_events
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 PROGRAM = Path(__file__).with_name("preempted_training.py")
 

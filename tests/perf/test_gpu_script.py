@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = Path(__file__).with_name("gpu_train.py")
 
 
+@pytest.mark.slow
 def test_script_for_gpus_runs_on_a_cpu_with_tiny_sizes():
     command = [sys.executable, str(SCRIPT), "--device", "cpu", "--quick"]
 

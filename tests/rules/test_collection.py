@@ -5,6 +5,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 COLLECT_WITHOUT = """
 import sys
@@ -20,6 +22,7 @@ sys.exit(pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider", "tests/p
 """
 
 
+@pytest.mark.slow
 def test_the_benchmarks_are_collected_without_the_packages_of_the_extra_bench():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     absent = {pin.partition("==")[0] for pin in project["optional-dependencies"]["bench"]}

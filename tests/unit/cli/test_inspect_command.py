@@ -127,6 +127,7 @@ def test_an_empty_split_is_named(folder, capsys):
     assert "the validation split has no rows" in error_of(capsys)
 
 
+@pytest.mark.slow
 def test_inspect_loads_neither_ray_nor_torch_and_stops_with_its_reader(folder):
     code = (
         "import sys; from pipeline.__main__ import main; status = main(sys.argv[1:]);"

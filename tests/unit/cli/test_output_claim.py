@@ -83,6 +83,7 @@ def test_a_folder_without_permission_or_room_is_refused_with_the_cause(tmp_path,
         claim_output(str(tmp_path)).__enter__()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", STAGES)
 def test_a_second_command_in_the_same_folder_is_refused(tmp_path, holder, capsys, command):
     status = main([command, "--config", job_in(tmp_path, tmp_path / "out")])

@@ -41,6 +41,7 @@ def test_config_prints_one_line_for_each_setting(job_file, capsys):
     assert ["name", '"small"', str(job_file)] in [line.split() for line in lines]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -21,6 +21,7 @@ def test_the_runbook_is_made_from_the_table():
     )
 
 
+@pytest.mark.slow
 def test_the_transcripts_are_what_doctor_says_of_the_recordings():
     text = (ROOT / "docs" / "doctor_transcripts.md").read_text(encoding="utf-8")
 

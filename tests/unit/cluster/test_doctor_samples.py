@@ -59,6 +59,7 @@ def test_a_spoilt_line_is_refused_with_its_place(line):
         read_samples(line, place="http://x")
 
 
+@pytest.mark.slow
 @given(st.text(st.characters(codec="utf-8"), min_size=1))
 def test_any_label_is_written_so_that_it_is_read_again(label):
     sample = Sample(name=NAME, labels={"replica": label}, value=1.5)

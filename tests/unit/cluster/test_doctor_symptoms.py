@@ -31,12 +31,14 @@ def with_values(scrapes, name, value_of, **labels):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("symptom", DRILLS)
 def test_a_provoked_symptom_is_named_and_no_longer_once_it_is_cured(symptom):
     assert symptom in findings_of(read_recording(f"{symptom}.sick"))
     assert symptom not in findings_of(read_recording(f"{symptom}.cured"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("symptom", DRILLS)
 def test_a_finding_tells_figures_threshold_and_a_cure_without_gaps(symptom):
     finding = findings_of(read_recording(f"{symptom}.sick"))[symptom]

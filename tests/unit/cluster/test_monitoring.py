@@ -176,6 +176,7 @@ def test_every_alert_is_seen_firing_in_the_rules_test():
     assert fired == {alert["alert"] for alert in ALERTS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -10,6 +10,8 @@ import pytest
 from cluster.traffic import is_ready, send_texts
 from pipeline.contract.errors import CommandError
 
+pytestmark = pytest.mark.slow
+
 
 class Answers(BaseHTTPRequestHandler):
     pages: ClassVar = {}

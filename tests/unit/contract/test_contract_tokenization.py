@@ -249,6 +249,7 @@ def test_tokenizer_that_does_not_part_pairs_and_a_tiny_limit_are_refused(pair_en
         small.encode_pairs([("a", "b")])
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(st.sampled_from("agodfilms! "), max_size=40), max_size=8))
 def test_the_fast_way_gives_the_same_ids_and_marks(texts):
     encoder = TextEncoder(make_tokenizer(), PLAIN)

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from bundles import write_tiny_bundle
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 
 

@@ -44,6 +44,7 @@ def job_file(tmp_path):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("environ", [UTF8, ASCII, C_LOCALE])
 def test_json_stays_json_whatever_the_encoding_lacks(job_file, environ):
     result = run(["-m", "pipeline", "config", "--json", "--config", job_file], environ)
@@ -54,6 +55,7 @@ def test_json_stays_json_whatever_the_encoding_lacks(job_file, environ):
     assert values["data.label_names.漢"]["value"] == "😀"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("environ", [ASCII, C_LOCALE])
 def test_lines_for_people_escape_what_the_encoding_lacks(job_file, environ):
     result = run(["-m", "pipeline", "config", "--config", job_file], environ)
@@ -62,6 +64,7 @@ def test_lines_for_people_escape_what_the_encoding_lacks(job_file, environ):
     assert b"gr\\u00f6\\u00dfer.csv" in result.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -74,6 +74,7 @@ def test_manifest_accounts_for_truncation_and_padding(tmp_path):
     assert sum(bucket["rows"] for bucket in manifest["buckets"]) == num_rows
 
 
+@pytest.mark.slow
 def test_token_labels_stand_on_the_first_token_of_each_word(tmp_path):
     job = job_for(
         tmp_path,
@@ -96,6 +97,7 @@ def test_token_labels_stand_on_the_first_token_of_each_word(tmp_path):
         assert (labels >= 0).sum() == len(train.text(row).split())
 
 
+@pytest.mark.slow
 def test_equal_inputs_give_equal_bytes(tmp_path):
     file = write_reviews(tmp_path / "a.csv")
     first, second = (build(job_for(tmp_path / name, file)) for name in ("one", "two"))

@@ -25,6 +25,7 @@ def texts_of(svg):
     ]
 
 
+@pytest.mark.slow
 def test_the_picture_shows_edges_rows_and_paddings():
     histogram = length_histogram([3, 4, 4, 60, 512, 512])
 
@@ -38,6 +39,7 @@ def test_the_picture_shows_edges_rows_and_paddings():
     assert {"random order", "buckets", "buckets + window"} <= set(texts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("edges", [[7], [5, 9], [*range(10, 170, 10)], [*range(8, 520, 8)]])
 def test_few_and_many_buckets_are_drawn_with_their_last_edge(edges):
     svg = draw_lengths(
@@ -49,6 +51,7 @@ def test_few_and_many_buckets_are_drawn_with_their_last_edge(edges):
     assert str(edges[-1]) in texts_of(svg)
 
 
+@pytest.mark.slow
 def test_equal_figures_give_equal_text_whatever_the_user_has_set():
     figures = {"histogram": length_histogram([3, 9]), "buckets": [bucket(9)], "padding": PADDING}
 

@@ -53,6 +53,7 @@ def test_full_disk_names_place_and_remedy_and_leaves_nothing(tmp_path, monkeypat
     assert list((tmp_path / "out").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_old_shards_outlive_a_full_disk(tmp_path, monkeypatch):
     job = job_for(tmp_path, write_reviews(tmp_path / "a.csv"))
     manifest = build(job)

@@ -82,6 +82,7 @@ def test_of_many_equal_rows_the_first_ten_by_row_id_are_shown(tmp_path):
     assert inspection.longest == inspection.shortest
 
 
+@pytest.mark.slow
 def test_labels_of_words_are_counted_once_for_each_word(tmp_path):
     row = shard_row(0, 6, [-100, 1, -100, 0, 0, -100])
     splits = three_splits(row)

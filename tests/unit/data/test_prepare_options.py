@@ -117,6 +117,7 @@ def test_rows_may_have_several_labels_or_none(tmp_path):
     assert manifest["splits"]["test"]["label_counts"] == {"x": 12, "y": 12, "z": 6}
 
 
+@pytest.mark.slow
 def test_windows_hold_all_of_a_train_text_and_the_manifest_counts_both(tmp_path):
     file = write_csv(tmp_path / "a.csv", [*numbered(0, 60), *numbered(60, 90, words=40)])
     job = job_for(tmp_path, file, data={**FREE, "on_too_long": "window", "window_stride": 2})
@@ -142,6 +143,7 @@ def test_windows_hold_all_of_a_train_text_and_the_manifest_counts_both(tmp_path)
         assert train.text(row) == ("" if window else whole)
 
 
+@pytest.mark.slow
 def test_very_long_line_in_windows_takes_room_for_one_text(tmp_path):
     long = " ".join(LETTERS[i % 16] for i in range(200_000))
     file = write_csv(tmp_path / "a.csv", [*numbered(0, 60), *[f"{long} {i},no" for i in range(5)]])

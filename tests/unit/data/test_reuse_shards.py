@@ -20,11 +20,13 @@ def prepared(tmp_path):
     return job
 
 
+@pytest.mark.slow
 def test_whole_shards_of_the_same_inputs_are_reused(prepared):
     assert is_prepared(prepared, MADE_FROM)
     assert not is_prepared(prepared, "0" * 64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rejected.jsonl", "tokenizer.json", "train"])
 @pytest.mark.parametrize("damage", ["altered", "truncated", "missing"])
 def test_damaged_shards_are_made_again(prepared, name, damage):
@@ -41,6 +43,7 @@ def test_damaged_shards_are_made_again(prepared, name, damage):
     assert not is_prepared(prepared, MADE_FROM)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stricter", [{"on_bad_rows": "fail"}, {"max_bad_share": 0.001}])
 def test_bad_rows_over_a_limit_set_later_are_looked_at_again(tmp_path, prepared, stricter):
     job = job_with_a_bad_row(tmp_path, **stricter)

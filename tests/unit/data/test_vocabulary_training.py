@@ -1,6 +1,8 @@
 import subprocess
 import sys
 
+import pytest
+
 from pipeline.contract.tokenization import TextSettings
 from pipeline.data.vocabulary import train_text_encoder
 
@@ -46,6 +48,7 @@ def test_vocabulary_is_no_larger_than_asked_for_even_with_many_characters():
     )
 
 
+@pytest.mark.slow
 def test_training_gives_the_same_bytes_in_every_process():
     runs = [
         subprocess.run(

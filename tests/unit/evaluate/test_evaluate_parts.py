@@ -174,6 +174,7 @@ def test_buckets_of_sets_count_exact_matches():
     assert [(b["rows"], b["scored"], b["accuracy"]) for b in found] == [(1, 1, 1.0), (1, 1, 0.0)]
 
 
+@pytest.mark.slow
 def test_the_label_chart_counts_found_missed_and_wrongly_given_texts():
     row = {"label": "<b>", "precision": 3 / 5, "recall": 3 / 7, "support": 7, "predicted": 5}
     calm = {"label": "calm", "precision": 1.0, "recall": 1.0, "support": 4, "predicted": 4}
@@ -224,6 +225,7 @@ def test_a_chart_escapes_any_label(label):
     assert "other" in chart.svg
 
 
+@pytest.mark.slow
 def test_of_very_many_labels_the_most_confused_are_drawn_with_their_names():
     confusion = 9 * np.eye(150, dtype=np.int64)
     confusion[7, 140] = 3

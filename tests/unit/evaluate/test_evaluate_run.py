@@ -41,6 +41,7 @@ def change_checkpoint(job, **changes):
     write_manifest(job.checkpoint_dir, {**read_manifest(job.checkpoint_dir), **changes})
 
 
+@pytest.mark.slow
 def test_a_sequence_job_gets_figures_that_agree_with_each_other(finished):
     job, result = finished()
 
@@ -65,6 +66,7 @@ def test_a_sequence_job_gets_figures_that_agree_with_each_other(finished):
     assert confidences == sorted(confidences, reverse=True)
 
 
+@pytest.mark.slow
 def test_a_token_job_counts_words_and_entities(finished):
     job, result = finished("token_classification")
 
@@ -82,6 +84,7 @@ def test_a_token_job_counts_words_and_entities(finished):
     )
 
 
+@pytest.mark.slow
 def test_a_multi_label_job_is_measured_by_whole_sets_and_by_label(finished):
     job, result = finished("multi_label_classification")
 
@@ -112,6 +115,7 @@ def test_the_page_of_a_multi_label_job_says_what_an_exact_match_is(finished):
     assert "labels given" in text
 
 
+@pytest.mark.slow
 def test_a_job_of_pairs_shows_both_texts_of_a_mistake(make_job):
     job = make_job(takes_pairs=True)
 
@@ -142,6 +146,7 @@ def test_the_page_escapes_texts_and_labels_and_loads_nothing(finished, task):
         assert "<b>no</b> & $x_" in text
 
 
+@pytest.mark.slow
 def test_the_page_shows_the_course_of_the_training_and_what_happened(make_job):
     job = make_job()
     write_lines(job.checkpoint_dir / "validation.jsonl", [validation_row(2)])
@@ -162,6 +167,7 @@ def test_the_page_shows_the_course_of_the_training_and_what_happened(make_job):
     assert read_metrics(job)["checkpoint"]["validation"]["accuracy"] == 0.75
 
 
+@pytest.mark.slow
 def test_the_page_says_which_lines_of_the_training_it_left_out(make_job):
     job = make_job()
     write_lines(job.checkpoint_dir / "validation.jsonl", [validation_row(2), {"step": 3}])
@@ -188,6 +194,7 @@ def test_a_training_without_events_and_measurements_leaves_them_out(finished):
     assert read_metrics(job)["checkpoint"]["validation"] is None
 
 
+@pytest.mark.slow
 def test_equal_inputs_give_equal_bytes(make_job):
     job = make_job()
     evaluate(job)
@@ -198,6 +205,7 @@ def test_equal_inputs_give_equal_bytes(make_job):
     assert {name: (job.report_dir / name).read_bytes() for name in NAMES} == before
 
 
+@pytest.mark.slow
 def test_a_finished_report_is_reused_until_an_input_changes(make_job):
     job = make_job()
     first = evaluate(job)
@@ -210,6 +218,7 @@ def test_a_finished_report_is_reused_until_an_input_changes(make_job):
     assert not other.is_reused
 
 
+@pytest.mark.slow
 def test_the_best_weights_are_measured_anew_when_they_are_chosen(make_job):
     job = make_job()
     evaluate(job)
@@ -232,6 +241,7 @@ def test_the_best_weights_are_measured_anew_when_they_are_chosen(make_job):
     assert "the best weights by validation macro F1, after step 1 of 2." in page
 
 
+@pytest.mark.slow
 def test_a_damaged_report_is_written_again(make_job):
     job = make_job()
     evaluate(job)
@@ -277,6 +287,7 @@ def test_a_changed_checkpoint_is_refused_and_no_report_is_left(make_job):
     assert not job.report_dir.exists()
 
 
+@pytest.mark.slow
 def test_the_baseline_is_measured_on_the_same_rows(make_job):
     pytest.importorskip("sklearn")
     job = make_job(baseline=True)

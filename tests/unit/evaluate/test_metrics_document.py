@@ -23,6 +23,7 @@ def keys_of(value, prefix=""):
     return found
 
 
+@pytest.mark.slow
 def test_the_readme_names_every_key_of_metrics_json_and_no_other(finished, make_job):
     pytest.importorskip("sklearn")
     written = set()

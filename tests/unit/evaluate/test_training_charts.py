@@ -46,6 +46,7 @@ def test_steps_without_a_finite_loss_leave_the_loss_chart_whole():
     assert draw_loss(odd, [], best_by="loss").svg
 
 
+@pytest.mark.slow
 def test_the_loss_scale_is_drawn_only_where_there_is_one():
     fp16 = [step_row(1, loss_scale=65536.0), step_row(2, loss_scale=32768.0, skipped=True)]
 
@@ -114,6 +115,7 @@ def test_a_long_run_stays_small_and_keeps_its_peak():
     assert (shown[0], shown[-1]) == (0, 99_999)
 
 
+@pytest.mark.slow
 @given(st.integers(1, 20_000))
 def test_thinned_places_ascend_and_keep_both_ends(count):
     shown = thin(np.arange(count, dtype=np.float64))

@@ -12,6 +12,8 @@ from pipeline.contract.bundle import BundleManifest, load_bundle
 from pipeline.contract.errors import ConfigError
 from pipeline.export.run import export
 
+pytestmark = pytest.mark.slow
+
 REASON = "0.4 points lost [twice as fast]"
 
 

@@ -61,6 +61,7 @@ def _stub_choice(monkeypatch: pytest.MonkeyPatch, *, kept: str) -> list[Sequence
     return asked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", [FUSED, UNFUSED])
 def test_the_faster_graph_becomes_the_model_and_the_other_is_deleted(
     trained: TrainedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str
@@ -77,6 +78,7 @@ def test_the_faster_graph_becomes_the_model_and_the_other_is_deleted(
     assert asked == [[(1, 16), (1, MAX_SEQ_LEN), (32, 16), (32, MAX_SEQ_LEN)]]
 
 
+@pytest.mark.slow
 def test_the_choice_is_measured_and_stated(trained: TrainedModel, tmp_path: Path) -> None:
     built = _build(tmp_path, trained, int8=False)
 
@@ -98,6 +100,7 @@ def test_the_grid_and_its_worst_cell_are_returned(trained: TrainedModel, tmp_pat
     assert parity.as_figures() == built.parity
 
 
+@pytest.mark.slow
 def test_a_model_by_import_path_is_checked_but_not_fused(
     trained: TrainedModel, tmp_path: Path
 ) -> None:
@@ -110,6 +113,7 @@ def test_a_model_by_import_path_is_checked_but_not_fused(
     assert any(note.startswith("not fused:") for note in built.notes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", [FUSED, UNFUSED])
 def test_weights_over_the_limit_stand_beside_the_model_that_is_kept(
     trained: TrainedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str
@@ -123,6 +127,7 @@ def test_weights_over_the_limit_stand_beside_the_model_that_is_kept(
     check_graph(tmp_path / "model.onnx", opset=14, task=Task.SEQUENCE, num_labels=len(LABELS))
 
 
+@pytest.mark.slow
 def test_int8_of_a_model_with_a_data_file_has_one_of_its_own(
     trained: TrainedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,6 +160,7 @@ def test_a_target_that_is_not_there_is_refused_before_anything_is_written(
     assert _file_names(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_the_target_cuda_adds_an_fp16_model_with_a_tolerance_of_its_own(
     trained: TrainedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -140,6 +140,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> JobConfig:
     return job
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", ["shards_dir", "checkpoint_dir", "report_dir", "bundle_dir"])
 def test_a_folder_with_a_manifest_takes_no_dump(job: JobConfig, folder: str) -> None:
     for target in (getattr(job, folder), getattr(job, folder) / "reference" / "new"):

@@ -59,6 +59,7 @@ def test_a_weight_that_is_not_finite_is_named_and_nothing_is_written(
     assert not job.bundle_dir.exists()
 
 
+@pytest.mark.slow
 def test_numbers_that_overflow_in_torch_are_named_by_their_module(job: JobConfig) -> None:
     _set_weight(job, "classifier.weight", 3e38, place=...)
 
@@ -148,6 +149,7 @@ def test_figures_of_what_is_not_finite_are_still_json() -> None:
         assert json.loads(json.dumps(figures, allow_nan=False))["mean_error"] is None
 
 
+@pytest.mark.slow
 def test_the_model_files_are_named_where_only_some_rows_overflow(
     job: JobConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -43,6 +43,7 @@ def test_the_fp16_model_answers_as_torch_within_its_tolerance(
     assert onnx.TensorProto.FLOAT not in types
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("task", "pooling"), [(Task.TOKEN, "cls"), (Task.MULTI_LABEL, "mean")])
 def test_other_heads_are_converted_too(tmp_path: Path, task: Task, pooling: str) -> None:
     model = build_classifier(build_architecture(task, pooling=pooling, sep_token_id=3))

@@ -15,6 +15,8 @@ from pipeline.export import external_data, fill
 from pipeline.export.run import export
 from pipeline.export.sensitivity import explore_sensitivity
 
+pytestmark = pytest.mark.slow
+
 
 def _explore(job: JobConfig) -> object:
     return explore_sensitivity(job, console=Console(quiet=True))

@@ -42,6 +42,7 @@ def _fuse(model: nn.Module, folder: Path, *, num_layers: int) -> dict[str, int]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("device", "norm"), [("cpu", "LayerNormalization"), ("cuda", "SkipLayerNormalization")]
 )
@@ -74,6 +75,7 @@ def test_a_layer_with_another_activation_is_named_with_what_is_left_of_it(tmp_pa
     assert not (tmp_path / "fused.onnx").exists()
 
 
+@pytest.mark.slow
 def test_layers_with_another_order_of_attention_are_named_together(tmp_path: Path) -> None:
     architecture = build_architecture(num_layers=3)
     model = build_classifier(architecture)

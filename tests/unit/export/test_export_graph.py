@@ -61,6 +61,7 @@ def test_a_renamed_output_is_refused(plain_graph: Path, tmp_path: Path) -> None:
         check_graph(tmp_path / "renamed.onnx", opset=14, task=Task.SEQUENCE, num_labels=3)
 
 
+@pytest.mark.slow
 def test_verify_does_not_load_torch() -> None:
     code = "import sys, pipeline.export.verify; print('torch' in sys.modules)"
 

@@ -22,6 +22,8 @@ from pipeline.model.build import build_model
 from pipeline.model.classifier import TextClassifier
 from pipeline.model.trained import load_trained
 
+pytestmark = pytest.mark.slow
+
 WIDTH = 16
 ROWS = [np.arange(2, 2 + length, dtype=np.int32) for length in (4, 7, 12)]
 

@@ -112,6 +112,7 @@ def test_the_sentence_holds_the_figures_and_the_reason() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("activations", ["tensor", "row"])
 def test_the_chosen_file_alone_stays_and_is_described(
     plain_graph: Path, tmp_path: Path, activations: str
@@ -197,6 +198,7 @@ def test_an_error_that_is_no_number_counts_as_infinite() -> None:
     assert mean_error([zeros, nan], [zeros, zeros]) == float("inf")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quantize", [quantize_tensors, quantize_rows])
 def test_both_linears_of_a_renamed_head_stay_float(
     tmp_path: Path, quantize: Callable[..., QuantizedWeights]
@@ -244,6 +246,7 @@ def test_rows_are_answered_in_their_order_and_without_padding() -> None:
     assert [row[-1, 0] for row in logits] == [18, 11, 7, 4]
 
 
+@pytest.mark.slow
 def test_int8_is_far_off_where_weights_have_an_outlier_channel(tmp_path: Path) -> None:
     def error_of(model: nn.Module) -> float:
         plain = write_graph(model, tmp_path / "plain.onnx")

@@ -8,6 +8,8 @@ from counting_samples import write_counting_job
 from pipeline.contract.bundle import BundleManifest, load_bundle
 from pipeline.export.run import export
 
+pytestmark = pytest.mark.slow
+
 
 def _export(output_dir: Path, *, activations: str, outlier: float) -> BundleManifest:
     job = write_counting_job(output_dir, outlier=outlier)

@@ -54,6 +54,7 @@ def test_a_corrupted_weight_is_an_error_that_names_the_worst_cell(
         check_parity(open_model(tmp_path / "corrupted.onnx"), cells, atol=1e-4, name="model.onnx")
 
 
+@pytest.mark.slow
 def test_the_grid_of_a_model_of_pairs_has_both_token_types(tmp_path: Path) -> None:
     pairs = build_classifier(build_architecture(sep_token_id=SEP))
     grid = {"seq_lens": [1, 3, MAX_SEQ_LEN], "vocab_size": 44, "seed": 0, "sep_token_id": SEP}

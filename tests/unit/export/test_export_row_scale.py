@@ -34,6 +34,7 @@ def row_model(request, tmp_path_factory):
     return open_model(folder / "int8.onnx", num_threads=1)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None, derandomize=True)
 @given(row=_ROWS, mates=st.lists(_ROWS, min_size=1, max_size=4))
 def test_a_text_has_the_same_logits_alone_padded_and_among_others(row_model, row, mates) -> None:
@@ -47,6 +48,7 @@ def test_a_text_has_the_same_logits_alone_padded_and_among_others(row_model, row
         np.testing.assert_allclose(same, alone, rtol=0, atol=_ATOL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("per_channel", [True, False])
 @pytest.mark.parametrize("reduce_range", [True, False])
 def test_tokens_texts_and_shared_weights_stay_close_to_float(

@@ -37,6 +37,7 @@ def _rehash(folder: Path) -> None:
     write_manifest(folder, seal_manifest(manifest))
 
 
+@pytest.mark.slow
 def test_the_bundle_holds_models_tokenizer_and_figures(job: JobConfig) -> None:
     manifest = load_bundle(job.bundle_dir).manifest
 
@@ -114,6 +115,7 @@ def test_a_second_export_keeps_the_bundle(job: JobConfig) -> None:
     assert "default model" in result.summary
 
 
+@pytest.mark.slow
 def test_a_damaged_bundle_is_written_again(tmp_path: Path) -> None:
     job = write_job_folders(tmp_path)
     job = job.model_copy(update={"export": job.export.model_copy(update={"int8": False})})
@@ -127,6 +129,7 @@ def test_a_damaged_bundle_is_written_again(tmp_path: Path) -> None:
     assert manifest.default_model == "model.onnx"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", [Task.TOKEN, Task.MULTI_LABEL])
 def test_every_task_is_exported_fused_and_verified(tmp_path: Path, task: Task) -> None:
     job = write_job_folders(tmp_path, task)
@@ -139,6 +142,7 @@ def test_every_task_is_exported_fused_and_verified(tmp_path: Path, task: Task) -
     assert manifest.quality["fusion"]["counts"] == FUSED
 
 
+@pytest.mark.slow
 def test_multi_label_models_are_judged_by_exact_match(tmp_path: Path) -> None:
     job = write_job_folders(tmp_path, Task.MULTI_LABEL)
 
@@ -151,6 +155,7 @@ def test_multi_label_models_are_judged_by_exact_match(tmp_path: Path) -> None:
     assert set(quality["micro_f1"]) == set(quality["accuracy"]) == set(quality["macro_f1"])
 
 
+@pytest.mark.slow
 def test_a_model_of_pairs_is_fused_whole_and_says_what_it_takes(tmp_path: Path) -> None:
     job = write_job_folders(tmp_path, takes_pairs=True)
 
@@ -174,6 +179,7 @@ def test_shards_of_another_training_are_refused(job: JobConfig, tmp_path: Path) 
         export(other)
 
 
+@pytest.mark.slow
 def test_a_failed_check_leaves_the_old_bundle(job: JobConfig, tmp_path: Path) -> None:
     shutil.copytree(job.output_dir, tmp_path / "job")
     strict = job.model_copy(

@@ -62,6 +62,7 @@ def spoiled_job(tmp_path_factory: pytest.TempPathFactory) -> JobConfig:
     return job
 
 
+@pytest.mark.slow
 def test_the_linear_with_the_outlier_is_first_and_alone_is_kept_float(
     spoiled_job: JobConfig,
 ) -> None:
@@ -80,6 +81,7 @@ def test_the_linear_with_the_outlier_is_first_and_alone_is_kept_float(
     ]
 
 
+@pytest.mark.slow
 def test_it_says_so_where_no_list_passes(spoiled_job: JobConfig) -> None:
     report = _explore(_set(spoiled_job, max_accuracy_drop=-1.0))
 
@@ -88,6 +90,7 @@ def test_it_says_so_where_no_list_passes(spoiled_job: JobConfig) -> None:
     assert report.as_figures()["keep_float"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", [Task.TOKEN, Task.MULTI_LABEL])
 def test_it_says_so_where_nothing_needs_excluding(tmp_path: Path, task: Task) -> None:
     job = _set(write_job_folders(tmp_path, task), max_accuracy_drop=0.9, int8_activations="row")

@@ -73,6 +73,7 @@ def _scale_classifier(path: Path, factor: float) -> None:
     onnx.save(model, path)
 
 
+@pytest.mark.slow
 def test_every_check_is_repeated_without_torch(job: JobConfig) -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_TORCH, str(job.bundle_dir), str(job.shards_dir)],

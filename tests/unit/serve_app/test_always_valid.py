@@ -41,6 +41,7 @@ def test_the_likelihood_ratio_has_mean_one_at_the_truth(mixture, share, trials):
     assert np.sum(likelihood * np.exp(log_ratio)) == pytest.approx(1.0, rel=1e-9)
 
 
+@pytest.mark.slow
 @MIXTURES
 @given(data=st.data())
 def test_bounds_hold_the_estimate_and_widen_with_confidence(mixture, data):
@@ -65,6 +66,7 @@ def test_without_trials_nothing_is_known():
     assert (low[0], high[0]) == (0.0, 1.0)
 
 
+@pytest.mark.slow
 def test_looking_always_misses_no_more_often_than_stated():
     rng = np.random.default_rng(3)
     hits = (rng.random((500, 1_000)) < 0.03).cumsum(axis=1)

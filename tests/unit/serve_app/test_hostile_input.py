@@ -26,6 +26,7 @@ async def send_in_waves(door, bodies):
     return answers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"task": TOKEN}, {"takes_pairs": True}], ids=str)
 def test_no_input_is_a_fault_of_the_service(tmp_path, options):
     door = Door(write_tiny_bundle(tmp_path / "bundle", **options).folder)
@@ -45,6 +46,7 @@ def test_no_input_is_a_fault_of_the_service(tmp_path, options):
     assert {200, 400, 413} <= {answer.status_code for answer in answers}
 
 
+@pytest.mark.slow
 def test_good_requests_among_hostile_ones_are_answered_right(tmp_path):
     door = Door(write_tiny_bundle(tmp_path / "bundle").folder)
     draw = random.Random(1)

@@ -54,6 +54,7 @@ def test_a_lane_that_is_only_slow_is_asked_and_not_lost():
     assert (watch.is_lost, lost) == (False, [])
 
 
+@pytest.mark.slow
 def test_a_lane_without_replicas_is_lost_once_and_found_when_it_is_back():
     async def scenario(watch, probe):
         watch.begin()
@@ -68,6 +69,7 @@ def test_a_lane_without_replicas_is_lost_once_and_found_when_it_is_back():
     assert (watch.is_lost, lost) == (False, [True])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_lane_that_nobody_waits_for_is_not_asked(is_there):
     async def scenario(watch, _probe):

@@ -122,6 +122,7 @@ def test_an_answer_that_comes_too_late_is_not_taken_for_the_next_ones():
     assert b"lane1" in second.body
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [

@@ -15,6 +15,8 @@ from load_server import TinyServer, answered, failed
 
 from serve_app.__main__ import main
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 BRIEF = ("--seconds", "0.4", "--warm-up-s", "0")
 

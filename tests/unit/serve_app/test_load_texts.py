@@ -54,6 +54,7 @@ def test_classes_of_json_lines_are_drawn_as_often_as_they_stand_in_the_file(tmp_
     assert json.loads(source.bodies[source.classes.index("rare")][0]) == {"text": "3"}
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 2**31))
 def test_a_seed_fixes_texts_and_order(seed):
     entries = parse_mix("1:1-3,1:4-4")

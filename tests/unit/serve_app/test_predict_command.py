@@ -42,6 +42,7 @@ def test_json_lines_carry_every_score(bundle, capsys):
     assert set(answer["scores"]) == {"negative", "positive"}
 
 
+@pytest.mark.slow
 def test_lines_of_standard_input_are_texts(bundle, capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO("good\n\nbad\n" + "fun\n" * 300))
 
@@ -233,6 +234,7 @@ def test_help_teaches_with_examples(capsys):
     assert "textlane predict --bundle" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_fresh_process_answers_without_ray_torch_or_http(bundle):
     code = (
         "import sys; from serve_app.__main__ import main; "
@@ -247,6 +249,7 @@ def test_a_fresh_process_answers_without_ray_torch_or_http(bundle):
     assert result.stdout.splitlines()[-1] == "[]", result.stderr
 
 
+@pytest.mark.slow
 def test_bytes_that_are_not_text_are_cleaned_away_under_a_strict_locale(bundle):
     result = subprocess.run(
         [sys.executable, "-m", "serve_app", "predict", "--bundle", str(bundle.folder)],

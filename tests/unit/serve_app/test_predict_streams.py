@@ -28,6 +28,7 @@ def test_standard_input_is_utf8_where_the_locale_knows_only_ascii(bundle, capsys
     assert capsys.readouterr().out.endswith("\tgöod film\n")
 
 
+@pytest.mark.slow
 def test_arguments_are_utf8_where_the_locale_knows_only_ascii(bundle):
     command = [sys.executable, "-m", "serve_app", "predict", "--bundle", bundle.folder, "göod"]
     ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
@@ -40,6 +41,7 @@ def test_arguments_are_utf8_where_the_locale_knows_only_ascii(bundle):
     assert result.stdout.endswith("\tg\\u00f6od\n")
 
 
+@pytest.mark.slow
 def test_who_leaves_ends_an_endless_input(bundle):
     command = f"yes good | '{sys.executable}' -m serve_app predict --bundle '{bundle.folder}'"
 

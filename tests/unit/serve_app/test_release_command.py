@@ -107,6 +107,7 @@ def test_a_rollback_is_told_with_its_reason_and_ids(capsys):
     assert samples.sample()[0].request_id in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("action", ["pause", "promote", "abort"])
 def test_a_change_is_asked_for_and_shown(action, capsys):
     desk = samples.FakeDesk(samples.under_way())

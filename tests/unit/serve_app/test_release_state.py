@@ -60,6 +60,7 @@ def run_seconds(state, seconds, *, traffic=None, start=START):
     return decisions
 
 
+@pytest.mark.slow
 def test_a_good_candidate_takes_every_step_and_is_promoted():
     decisions = run_seconds(running_state(quick_plan(confidence={"false_pass": 0.2})), 600)
     state = decisions[-1].state
@@ -119,6 +120,7 @@ def test_no_traffic_is_no_step():
     assert {result.verdict for result in decision.results} == {Verdict.INCONCLUSIVE}
 
 
+@pytest.mark.slow
 def test_a_pause_holds_the_step_and_counts_as_dwelling():
     state = running_state()
     paused = pause_release(state, at=START)
@@ -301,6 +303,7 @@ def test_a_kill_between_storing_and_handing_out_is_harmless(tmp_path_factory, or
     assert [record.release_id for record in store.read_history()] == ended
 
 
+@pytest.mark.slow
 def test_only_a_passing_look_takes_a_step():
     state = running_state()
     for decision in run_seconds(state, 300, traffic=Traffic(rate=30.0)):

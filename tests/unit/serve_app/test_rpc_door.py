@@ -275,6 +275,7 @@ def test_keys_are_asked_for_where_they_are_set(folder, sent, code):
     assert context.code is code
 
 
+@pytest.mark.slow
 def test_hostile_texts_and_bytes_are_never_a_fault_of_the_service(caller):
     draw = random.Random(20261203)
     messages = [PredictRequest(text=text).SerializeToString() for text in NAUGHTY]

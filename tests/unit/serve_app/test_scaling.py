@@ -91,6 +91,7 @@ def test_the_number_stays_within_its_limits(work, least, most):
     assert all(least <= lane.tick(batches) <= most for batches in work)
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(st.floats(0.0, 76.0), st.lists(st.floats(0.8, 1.2), min_size=10, max_size=40))
 def test_at_steady_load_the_number_settles(mean, noise):

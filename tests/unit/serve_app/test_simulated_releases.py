@@ -21,6 +21,8 @@ from serve_app.release.check_result import Verdict
 from serve_app.release.checks import run_checks
 from serve_app.release.tallies import ComparisonTally, LaneTally
 
+pytestmark = pytest.mark.slow
+
 NUM_RELEASES = 200
 HOURLY = {"look_every_s": 3600.0}
 

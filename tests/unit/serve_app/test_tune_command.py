@@ -238,6 +238,7 @@ def test_help_teaches_with_examples(capsys):
     assert "one number of tokens on each line" in out
 
 
+@pytest.mark.slow
 def test_a_fresh_process_tunes_without_ray_torch_pyarrow_or_http(bundle):
     code = (
         "import sys; from serve_app.__main__ import main; "

@@ -60,6 +60,7 @@ def test_every_choice_can_be_served(problem):
             assert low <= seq <= high
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(problems())
 def test_the_lanes_share_all_texts_and_neither_has_more_than_it_can_do(problem):

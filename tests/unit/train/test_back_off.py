@@ -57,6 +57,7 @@ def weights_of(model):
     return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", list(Task))
 @pytest.mark.parametrize(
     ("fails_in", "kind"),

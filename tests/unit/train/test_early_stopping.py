@@ -89,6 +89,7 @@ def test_two_ranks_stop_at_the_same_step(tmp_path):
     assert read_history(run.checkpoint_dir)[-1].step < run.total_steps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("final_weights", ["last", "best"])
 def test_evaluation_gets_the_weights_that_are_asked_for(tmp_path, final_weights):
     job = build_job(tmp_path, **STOPS, final_weights=final_weights)

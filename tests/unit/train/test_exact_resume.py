@@ -67,6 +67,7 @@ def prepare_two(tmp_path, **settings):
     return broken, unbroken
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "step", [3, 5, 10], ids=["in an epoch", "on an epoch boundary", "after all"]
 )
@@ -81,6 +82,7 @@ def test_every_value_in_every_checkpoint_is_that_of_an_unbroken_run(tmp_path, st
     demand_same_folder(broken, unbroken)
 
 
+@pytest.mark.slow
 def test_run_killed_between_the_file_and_the_manifest_goes_on_from_the_checkpoint_before(tmp_path):
     broken, unbroken = prepare_two(tmp_path, **KEEP_ALL)
     run_until(broken, 5)
@@ -126,6 +128,7 @@ def test_new_training_tells_nothing(tmp_path):
     assert read_events(run.checkpoint_dir) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2), (2, 3)])
 def test_other_numbers_of_workers_go_on_with_nearly_the_same_losses_and_a_word(
     tmp_path, before, after
@@ -218,6 +221,7 @@ def test_checkpoint_of_another_schedule_is_refused(tmp_path):
         run_with(replace(run, job=other))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("now_set", "expected"), [(4, 2), (3, 3)])
 def test_micro_batch_that_memory_allowed_is_kept_until_another_is_set(tmp_path, now_set, expected):
     run = prepare_run(build_job(tmp_path, micro_batch=4))

@@ -43,6 +43,7 @@ def ids_of(batch):
     return [ids[mask == 1].tolist() for ids, mask in rows]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", list(Task))
 @given(lengths=LENGTHS, micro_batch=st.integers(1, 9), cuts=st.lists(st.integers(0, 9), max_size=3))
 @settings(max_examples=25, deadline=None)

@@ -74,6 +74,7 @@ def test_loss_that_is_not_finite_leaves_the_state_before_it_in_a_checkpoint(tmp_
     assert [record.step for record in read_history(run.checkpoint_dir)] == steps
 
 
+@pytest.mark.slow
 def test_remedy_says_what_to_lower_and_what_a_rerun_does(tmp_path):
     run = explode(tmp_path, precision="bf16")
 
@@ -153,6 +154,7 @@ def with_fp16(tmp_path, **settings):
     return prepare_run(job.model_copy(update={"train": train}))
 
 
+@pytest.mark.slow
 def test_skipped_steps_are_told_at_every_power_of_two_and_kept_over_a_resume(tmp_path):
     run = with_fp16(tmp_path, loss_scale=2.0**26, epochs=4)
     run_until(run, 3)
@@ -178,6 +180,7 @@ def test_thirty_skipped_steps_in_a_row_stop_with_the_scale_and_the_rows():
     assert (skips.total, skips.in_a_row) == (59, 30)
 
 
+@pytest.mark.slow
 def test_training_that_only_skips_names_scale_and_rows(tmp_path):
     run = with_fp16(tmp_path, loss_scale=2.0**127, epochs=7)
 

@@ -106,6 +106,7 @@ def test_ledger_of_110_million_parameters():
     assert line.startswith("parameters 440 + gradients 440 + optimiser 880 + activations of 2 rows")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", [Task.SEQUENCE, Task.TOKEN])
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 def test_measured_pass_takes_what_a_real_one_takes(task, precision):
@@ -162,6 +163,7 @@ def test_softmax_and_layer_norm_are_in_fp32_under_autocast_on_cuda():
     assert on_cuda.autocast_bytes == on_cpu.autocast_bytes
 
 
+@pytest.mark.slow
 def test_half_precision_copies_are_those_of_the_multiplied_matrices():
     model = build_tiny_model()
     linears = [module for module in model.modules() if isinstance(module, nn.Linear)]
@@ -172,6 +174,7 @@ def test_half_precision_copies_are_those_of_the_multiplied_matrices():
     assert "autocast copies 0.0" in describe_memory(ledger)
 
 
+@pytest.mark.slow
 def test_measuring_leaves_the_model_and_the_generators_as_they_were():
     model = build_tiny_model(dropout=0.1).eval()
     state = torch.get_rng_state()
@@ -198,6 +201,7 @@ def judge(ledger, *, there, num_local_workers=1, device=CPU):
     check_memory(ledger, device, num_local_workers, available=lambda _: there)
 
 
+@pytest.mark.slow
 def test_refusal_names_both_numbers_and_the_largest_micro_batch_that_fits():
     model = build_tiny_model()
     ledger = build_memory_ledger(model, precision="fp32", rows=400, seq_len=16)

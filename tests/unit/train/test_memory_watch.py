@@ -105,6 +105,7 @@ def test_longest_first_and_spikes_are_no_leak():
     assert watch_cpu(resident) == []
 
 
+@pytest.mark.slow
 @given(level=st.integers(1, 10**5), spread=st.floats(0.0, 0.5), seed=st.integers(0, 10**6))
 def test_noise_around_a_level_is_no_alarm(level, spread, seed):
     draw = random.Random(seed).random

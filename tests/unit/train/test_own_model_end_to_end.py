@@ -89,6 +89,7 @@ def serve_elsewhere(bundle_dir, rows):
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_it_learns_and_its_bundle_serves_without_its_module(tmp_path, module, capfd):
     job = own_job(tmp_path, module, epochs=12, base_lr=2.0)
     write_shards(job)
@@ -123,6 +124,7 @@ def test_it_learns_and_its_bundle_serves_without_its_module(tmp_path, module, ca
     assert np.mean(losses[-5:]) < np.mean(losses[:5]) - 0.1
 
 
+@pytest.mark.slow
 def test_the_last_product_alone_stays_float(tmp_path, module):
     job = own_job(tmp_path, module, Task.TOKEN, epochs=1)
     write_shards(job)

@@ -106,6 +106,7 @@ def test_training_without_a_checkpoint_is_no_loss(job, capsys):
     assert expected in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_finished_training_is_replaced_with_a_word(job, capsys):
     train(job, fit=run_with)
 
@@ -137,6 +138,7 @@ def test_best_of_a_training_that_never_measured_needs_another_training(job):
     assert opening.note.endswith("other settings: best checkpoint: none -> one")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -183,6 +185,7 @@ def test_edited_manifest_is_refused_with_the_remedy_and_nothing_is_lost(job, edi
     assert list(job.checkpoint_dir.glob("step_3_*.pt"))
 
 
+@pytest.mark.slow
 def test_finished_training_whose_weights_were_altered_goes_on_before_them(job):
     train(job, fit=run_with)
     manifest = read_manifest(job.checkpoint_dir)

@@ -21,6 +21,8 @@ from pipeline.data.slices import SliceSettings
 from pipeline.train.loader import open_loader
 from pipeline.train.micro_batches import MicroBatchReader
 
+pytestmark = pytest.mark.slow
+
 AUGMENTATION = Augmentation(
     token_dropout=0.2,
     span_masking=0.2,

@@ -22,6 +22,8 @@ from serve_app.encoding import encode_pair, encode_texts
 from serve_app.limits import resolve_limits
 from serve_app.session import ScoringSession, score_rows
 
+pytestmark = pytest.mark.slow
+
 
 def run_stages(job):
     write_shards(job)

@@ -42,6 +42,7 @@ def test_stage_trains_and_says_what_is_in_the_folder(job, capsys):
     assert "memory of each worker: parameters 0" in output.err
 
 
+@pytest.mark.slow
 def test_finished_training_is_reused_and_force_trains_again(job):
     fit = RecordingFit()
 
@@ -60,6 +61,7 @@ def test_settings_that_change_nothing_learned_do_not_retrain(job):
     assert result.is_reused
 
 
+@pytest.mark.slow
 def test_other_settings_start_anew(job):
     fit = RecordingFit()
     train(job, fit=fit)
@@ -70,6 +72,7 @@ def test_other_settings_start_anew(job):
     assert len(read_history(job.checkpoint_dir)) == 10
 
 
+@pytest.mark.slow
 def test_unfinished_training_goes_on_and_says_from_where(job, capsys):
     fit = RecordingFit()
     train(job, fit=fit)
@@ -85,6 +88,7 @@ def test_unfinished_training_goes_on_and_says_from_where(job, capsys):
     assert [record.step for record in read_history(job.checkpoint_dir)] == list(range(1, 11))
 
 
+@pytest.mark.slow
 def test_damaged_checkpoint_is_told_of_once_and_hashed_once(job, capsys, caplog, monkeypatch):
     train(job, fit=RecordingFit())
     manifest = read_manifest(job.checkpoint_dir)
@@ -108,6 +112,7 @@ def test_damaged_checkpoint_is_told_of_once_and_hashed_once(job, capsys, caplog,
     assert hashed.count(newest.name) == 1
 
 
+@pytest.mark.slow
 def test_deleted_final_checkpoint_is_trained_again_from_the_one_before(job):
     fit = RecordingFit()
     train(job, fit=fit)
@@ -119,6 +124,7 @@ def test_deleted_final_checkpoint_is_trained_again_from_the_one_before(job):
     assert fit.first_steps == [0, 9]
 
 
+@pytest.mark.slow
 def test_interrupted_training_leaves_a_folder_that_goes_on(job):
     with pytest.raises(KeyboardInterrupt):
         train(job, fit=InterruptedFit())

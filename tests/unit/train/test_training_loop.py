@@ -23,6 +23,7 @@ def final_model(folder):
     return load_checkpoint(find_latest_checkpoint(folder))["model"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", list(Task))
 @pytest.mark.parametrize("step", [3, 6])
 def test_resumed_run_equals_an_unbroken_one_bit_for_bit(tmp_path, task, step):
@@ -45,6 +46,7 @@ def test_resumed_run_equals_an_unbroken_one_bit_for_bit(tmp_path, task, step):
         assert torch.equal(tensor, expected[name]), name
 
 
+@pytest.mark.slow
 def test_resumed_run_repeats_augmentation_token_limits_and_readers_ahead(tmp_path):
     settings = {
         "augmentation": {"token_dropout": 0.2, "span_masking": 0.2},
@@ -106,6 +108,7 @@ def test_history_has_one_line_for_each_step_with_the_figures_of_the_plan(tmp_pat
     assert all(0 <= record.padding_share < 1 and record.seconds > 0 for record in records)
 
 
+@pytest.mark.slow
 def test_training_learns_the_task(tmp_path):
     run = prepare_run(build_job(tmp_path, Task.TOKEN, epochs=20, base_lr=0.6))
     run_alone(run)

@@ -131,6 +131,7 @@ def test_measuring_leaves_modes_and_generators_as_they_were(tmp_path):
     assert validator.measure(micro_batch=4) == validator.measure(micro_batch=4)
 
 
+@pytest.mark.slow
 def test_measuring_changes_nothing_learned(tmp_path):
     settings = {"never": 0, "each epoch": None, "often": 1}
     runs = {
