@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
-
 from cluster.doctor.discovery import find_discovery_files, find_service_url, read_targets
 from cluster.doctor.observations import Observations, QualityObservation
 from cluster.doctor.quality_view import observe_quality
@@ -59,8 +57,7 @@ def examine(options: DoctorOptions) -> Observations:
     quality = _observe_bundle(options.bundle) if options.bundle else None
     if not options.looks_at_serving:
         return Observations(training=training, quality=quality)
-    with httpx.Client(trust_env=False) as client:
-        seen = _examine_serving(Scraper(client), options)
+    seen = _examine_serving(Scraper(), options)
     return Observations(
         serving=seen.serving,
         is_ready=seen.is_ready,

@@ -1,5 +1,6 @@
 """Reads metrics and answers of a running service over HTTP."""
 
+import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -30,13 +31,13 @@ class Scraper:
 
     def __init__(
         self,
-        client: httpx.Client,
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Take the client and the time."""
-        self._client, self._clock, self._sleep = client, clock, sleep
+        """Take the time."""
+        self._clock, self._sleep = clock, sleep
+        self._certificates = httpx.create_ssl_context(trust_env=False)  # Read once, not each time.
 
     def scrape(self, targets: Sequence[str]) -> Scrape:
         """Return the samples of all targets that answer now.
@@ -131,14 +132,28 @@ class Scraper:
             httpx.HTTPError: it cannot be had, or does not end in time.
             CommandError: it is too long.
         """
-        # httpx's own timeout is of each part that comes, so that drops would never end.
-        until_s = self._clock() + _TIMEOUT_S
-        with self._client.stream("GET", url, headers=headers, timeout=_TIMEOUT_S) as answer:
+
+        async def in_time() -> tuple[int, bytes]:
+            # httpx's own timeout is of each part that comes, so that drops would never end,
+            # be they of the head or of the body.
+            async with asyncio.timeout(_TIMEOUT_S):
+                return await self._stream(url, most_bytes=most_bytes, headers=headers)
+
+        try:
+            return asyncio.run(in_time())
+        except TimeoutError:
+            raise httpx.ReadTimeout(f"no end within {_TIMEOUT_S:g} s") from None
+
+    async def _stream(
+        self, url: str, *, most_bytes: int, headers: Mapping[str, str] | None
+    ) -> tuple[int, bytes]:
+        async with (
+            httpx.AsyncClient(trust_env=False, timeout=None, verify=self._certificates) as client,
+            client.stream("GET", url, headers=headers) as answer,
+        ):
             content = bytearray()
-            for part in answer.iter_bytes():
+            async for part in answer.aiter_bytes():
                 content += part
                 if len(content) > most_bytes:
                     raise CommandError(f"a page of over {most_bytes} bytes", place=url)
-                if self._clock() > until_s:
-                    raise httpx.ReadTimeout(f"no end within {_TIMEOUT_S:g} s")
-        return answer.status_code, bytes(content)
+            return answer.status_code, bytes(content)

@@ -16,8 +16,6 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
-
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
@@ -96,7 +94,7 @@ def start_load(url, state, seconds):
 
 def look(bundle, state, *, ports):
     """Serve in the state under its load; return the scrapes."""
-    with served(bundle, state, ports=ports) as (url, discovery), httpx.Client() as client:
+    with served(bundle, state, ports=ports) as (url, discovery):
         time.sleep(WARM_UP_S)  # The first metrics and health checks.
         targets = read_targets(discovery)
         # Bursts, and a replica that comes, are to fall into the window.
@@ -104,7 +102,7 @@ def look(bundle, state, *, ports):
         load = start_load(url, state, LOOK_S + 2 * WARM_UP_S)
         time.sleep(0.5 if is_whole or load is None else WARM_UP_S)
         try:
-            return Scraper(client).watch(targets, seconds=LOOK_S + 5.0 * is_whole)
+            return Scraper().watch(targets, seconds=LOOK_S + 5.0 * is_whole)
         finally:
             if load is not None:
                 load.wait(timeout=120)

@@ -1,76 +1,13 @@
 """`textlane doctor` as a command: what it takes and refuses, and what if it cannot look."""
 
 import json
-import threading
-import time
-from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import httpx
 import pytest
 from bundles import write_tiny_bundle
+from doctor_site import METRICS
 
 from cluster.__main__ import main
-from cluster.doctor import examination, samples, scraping
-from cluster.doctor.discovery import (
-    DISCOVERY_NAME,
-    find_discovery_files,
-    find_service_url,
-    read_targets,
-)
-from cluster.doctor.scraping import Scraper
-from pipeline.contract.errors import CommandError, MissingFileError
-
-METRICS = (
-    'ray_textlane_requests_total{path="/v1/predict",outcome="ok",lane="short"} 9\n'
-    'ray_textlane_setting{setting="haproxy",lane="none"} 1\n'
-    'ray_other{SessionName="session_7"} 1\n'
-)
-MODEL = {"version": "tiny-1/model.onnx", "quality": {"accuracy": {"model.onnx": 0.9}}}
-
-
-class Pages(BaseHTTPRequestHandler):
-    def do_GET(self):
-        if "X-API-Key" in self.headers:
-            self.server.keys.append(self.headers["X-API-Key"])
-        status, text = self.server.pages.get(self.path, (404, ""))
-        body = text if isinstance(text, bytes) else text.encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        step = len(body) if self.server.drop_s == 0 else 1
-        for place in range(0, len(body), step or 1):
-            time.sleep(self.server.drop_s)
-            try:
-                self.wfile.write(body[place : place + step])
-            except OSError:
-                return  # The client has given up.
-
-    def log_message(self, *_arguments):
-        """Keep the test's output clean."""
-
-
-@pytest.fixture
-def site(monkeypatch):
-    """A service that is ready, with its metrics; its pages may be replaced.
-
-    Nobody waits between two looks.
-    """
-    monkeypatch.setattr(examination, "Scraper", partial(Scraper, sleep=lambda _seconds: None))
-    with ThreadingHTTPServer(("127.0.0.1", 0), Pages) as server:
-        server.keys = []
-        server.drop_s = 0
-        server.pages = {
-            "/metrics": (200, METRICS),
-            "/readyz": (200, "{}"),
-            "/v1/model": (200, json.dumps(MODEL)),
-        }
-        server.url = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+from cluster.doctor import samples, scraping
 
 
 def doctor(site, *options):
@@ -161,10 +98,11 @@ def test_what_would_steer_a_terminal_is_escaped(site, capsys):
     assert "503: \\x1b[31m\\nhealthy" in capsys.readouterr().out
 
 
-def test_a_page_that_comes_in_drops_is_given_up(site, monkeypatch, capsys):
+@pytest.mark.parametrize("part", ["drop_s", "head_drop_s"])
+def test_a_page_that_comes_in_drops_is_given_up(site, part, monkeypatch, capsys):
     monkeypatch.setattr(scraping, "_TIMEOUT_S", 0.1)
     site.pages["/metrics"] = (200, b"#" * 100)
-    site.drop_s = 0.02
+    setattr(site, part, 0.02)
 
     assert doctor(site) == 2
     assert "no end within 0.1 s" in capsys.readouterr().err
@@ -271,83 +209,3 @@ def test_a_bundle_alone_is_judged_without_a_service(tmp_path, capsys):
 
     assert main(["doctor", "--bundle", str(folder)]) == 0
     assert "quality of model.onnx" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    "content", ["", "[", "3", "null", '[{"targets": 3}]', '[{"no": []}]', "[[]]", "\x00"]
-)
-def test_a_discovery_file_that_is_none_is_refused(tmp_path, content, capsys):
-    path = tmp_path / DISCOVERY_NAME
-    path.write_text(content)
-
-    assert main(["doctor", "--discovery", str(path)]) == 2
-
-    said = capsys.readouterr().err
-    assert said.startswith("error: ")
-    assert "Traceback" not in said
-
-
-def test_targets_and_service_are_found_through_rays_file(tmp_path):
-    session = tmp_path / "tl-abc" / "r" / "session_7"
-    session.mkdir(parents=True)
-    (session / DISCOVERY_NAME).write_text('[{"labels": {}, "targets": ["127.0.0.1:1", "h:2"]}]')
-    (session.parent / DISCOVERY_NAME).symlink_to(session / DISCOVERY_NAME)
-    (tmp_path / "tl-abc" / "serve.yaml").write_text("http_options: {host: 0.0.0.0, port: 8123}")
-
-    (found,) = find_discovery_files([tmp_path])
-
-    assert found == session / DISCOVERY_NAME
-    assert read_targets(found) == ["http://127.0.0.1:1/metrics", "http://h:2/metrics"]
-    assert find_service_url(found) == "http://127.0.0.1:8123"
-    assert find_service_url(session.parent / DISCOVERY_NAME) == "http://127.0.0.1:8123"
-    with pytest.raises(MissingFileError, match="--metrics"):
-        read_targets(tmp_path / "none.json")
-
-
-@pytest.mark.parametrize("text", ["", "[", "http_options: 3", "http_options: {host: h, port: x}"])
-def test_an_unreadable_configuration_beside_it_means_rays_default_address(tmp_path, text):
-    (tmp_path / "serve.yaml").write_text(text)
-
-    assert find_service_url(tmp_path / "r" / DISCOVERY_NAME) == "http://127.0.0.1:8000"
-    assert find_service_url(None) == "http://127.0.0.1:8000"
-
-
-def write_session(tmp_path, name, site):
-    session = tmp_path / f"tl-{name}" / "r" / name
-    session.mkdir(parents=True)
-    target = site.url.removeprefix("http://")
-    (session / DISCOVERY_NAME).write_text(json.dumps([{"targets": [target]}]))
-    return session / DISCOVERY_NAME
-
-
-def test_the_living_ray_is_told_from_dead_ones_that_had_the_same_port(tmp_path, site, monkeypatch):
-    dead, living = (write_session(tmp_path, name, site) for name in ("session_6", "session_7"))
-    with httpx.Client(trust_env=False) as client:
-        scraper = Scraper(client)
-
-        monkeypatch.setattr(examination, "find_discovery_files", lambda: [dead, living])
-        assert examination._find_living(scraper) == living
-
-        monkeypatch.setattr(examination, "find_discovery_files", lambda: [dead])
-        with pytest.raises(CommandError, match="no Ray runs on this machine"):
-            examination._find_living(scraper)
-
-        monkeypatch.setattr(examination, "find_discovery_files", lambda: [living, living])
-        with pytest.raises(CommandError, match=r"2 Rays run .*--discovery"):
-            examination._find_living(scraper)
-
-
-def test_scrapes_are_spread_over_the_seconds_and_the_last_is_at_their_end(site):
-    now, waits = [0.0], []
-
-    def sleep(seconds):
-        waits.append(seconds)
-        now[0] += seconds
-
-    with httpx.Client(trust_env=False) as client:
-        scraper = Scraper(client, clock=lambda: now[0], sleep=sleep)
-        scrapes = scraper.watch([f"{site.url}/metrics", "http://127.0.0.1:9/"], seconds=16.0)
-
-    assert [scrape.time_s for scrape in scrapes] == [2.0 * number for number in range(9)]
-    assert sum(waits) == 16.0
-    assert all(len(scrape.samples) == 2 for scrape in scrapes)
