@@ -1,11 +1,10 @@
 """The desk with lanes and ingresses that the test plays: what it decides, keeps and hands out."""
 
 import asyncio
-import logging
-from dataclasses import replace
 
 import pytest
-from bundles import MULTI_LABEL, Variant, write_tiny_bundle
+from bundles import MULTI_LABEL, write_tiny_bundle
+from release_office import PLAN, failing
 
 from pipeline.contract.errors import (
     ConfigError,
@@ -14,123 +13,13 @@ from pipeline.contract.errors import (
     NotReadyError,
     ReleaseConflictError,
 )
-from serve_app.config import ServeSettings
-from serve_app.release.desk import DRAIN_S, HEARD_S, START_TIMEOUT_S, Desk, DeskPlace
-from serve_app.release.evidence_keeper import SAVE_EVERY_S, Opened
-from serve_app.release.lane_keeper import RETRY_S, LaneKeeper, LanesState
-from serve_app.release.report import IngressReport, TrafficCell
+from serve_app.release.desk import DRAIN_S, HEARD_S, START_TIMEOUT_S
+from serve_app.release.evidence_keeper import SAVE_EVERY_S
+from serve_app.release.lane_keeper import LanesState
+from serve_app.release.report import TrafficCell
 from serve_app.release.routing import ServedVersion
 from serve_app.release.store import ReleaseStore
 from serve_app.release.stored_table import read_stored_table
-from serve_app.served import open_served
-
-PLAN = {
-    "settle_s": 0,
-    "steps": [{"weight": 0.3, "dwell_s": 60}, {"weight": 0.6, "dwell_s": 60}],
-    "shadow": {"share": 0.5, "keeps_texts": True},
-}
-LOGGER = logging.getLogger("desk under test")
-
-
-class FakeLanes:
-    """Lanes that are as the test says; keeps what was started and ended."""
-
-    def __init__(self):
-        self.states = {}
-        self.started, self.ended = [], []
-        self.failure = None
-        self.num_reads = 0
-
-    async def start(self, place):
-        if self.failure is not None:
-            raise self.failure
-        self.started.append(place)
-        self.states[place.app_name] = LanesState(status="starting", num_missing=2)
-
-    async def end(self, app_name):
-        self.ended.append(app_name)
-        del self.states[app_name]
-
-    async def read(self):
-        self.num_reads += 1
-        if isinstance(self.failure, NotReadyError):
-            raise self.failure
-        return self.states
-
-    def run(self):
-        for name in self.states:
-            self.states[name] = LanesState(status="running", num_running=2)
-
-
-def open_bundle(folder):
-    served = open_served(ServeSettings(bundle=str(folder)))
-    return Opened(
-        version=served.version,
-        folder=str(served.bundle.folder),
-        manifest=served.bundle.manifest,
-    )
-
-
-class Office:
-    """A desk on a folder, with a clock; may be left and taken up again."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.base = open_bundle(write_tiny_bundle(folder / "v1").folder)
-        variant = Variant(weight=4.2)
-        self.other = open_bundle(write_tiny_bundle(folder / "v2", variant=variant).folder)
-        self.now = 1_000.0
-        self.lanes = FakeLanes()
-        self.store = ReleaseStore(folder / "release")
-        self.seen = []
-        self.sequence = 0
-        self.take_up()
-
-    def take_up(self, base=None):
-        base = base or self.base
-        self.desk = Desk(
-            DeskPlace(
-                base=ServedVersion(version=base.version, bundle=base.folder, app_name=None),
-                app_name="textlane",
-                store=self.store,
-                runner=self.lanes,
-                open_bundle=open_bundle,
-                observe=lambda state, decision: self.seen.append((state, decision)),
-                logger=LOGGER,
-                clock=lambda: self.now,
-            )
-        )
-
-    def table(self, *, number=None, cells=(), reporter="one"):
-        self.sequence += 1
-        number = self.desk._table.number if number is None else number
-        report = IngressReport(
-            reporter=reporter, sequence=self.sequence, table_number=number, cells=cells
-        )
-        return self.desk.exchange(report)
-
-    async def look(self, seconds=1.0):
-        self.now += seconds
-        await self.desk.tick()
-
-    async def run_candidate(self, plan=PLAN):
-        await self.desk.start(self.other.folder, plan=plan)
-        await self.look()
-        self.lanes.run()
-        await self.look()
-
-
-@pytest.fixture
-def office(tmp_path):
-    return Office(tmp_path)
-
-
-def failing(version, num=100):
-    return [
-        TrafficCell(
-            version=version, lane="short", num_requests=num, num_errors=num, latencies_ms=[]
-        )
-    ]
 
 
 def test_without_a_release_the_base_answers_and_nothing_is_started(office):
@@ -366,55 +255,3 @@ def test_a_full_disk_keeps_a_promotion_back_but_no_rollback(office):
     assert still.candidate is not None
     assert rolled_back.candidate is None
     assert office.store.read_state().release is None
-
-
-def test_replicas_that_died_are_told_from_lanes_that_shrink_and_a_new_controller():
-    keeper = LaneKeeper(FakeLanes(), logger=LOGGER)
-    whole = LanesState(status="running", num_running=3)
-    seen = [
-        whole,
-        replace(whole, num_running=2, num_missing=1),
-        whole,
-        replace(whole, num_running=2),
-        replace(whole, num_running=0),
-        replace(whole, num_running=2),
-    ]
-
-    deaths = [keeper.count_deaths({"a": state}, "a") for state in seen]
-
-    assert deaths == [0, 1, 0, 0, 0, 0]
-    assert keeper.count_deaths({}, "a") == 0
-
-
-def test_lanes_of_the_stable_version_that_fail_are_started_again_after_a_while():
-    lanes = FakeLanes()
-    keeper = LaneKeeper(lanes, logger=LOGGER)
-    place = ServedVersion(version="v", bundle="/b", app_name="a")
-
-    async def go():
-        for now in (0.0, 1.0, RETRY_S):
-            await keeper.keep([place], now=now, may_end=False)
-            lanes.states["a"] = LanesState(status="failed")
-
-    asyncio.run(go())
-
-    assert lanes.started == [place, place]
-
-
-def test_ray_serve_is_asked_seldom_while_no_version_has_lanes_of_its_own():
-    lanes = FakeLanes()
-    lanes.states["left"] = LanesState(status="running", num_running=2)
-    keeper = LaneKeeper(lanes, logger=LOGGER)
-    place = ServedVersion(version="v", bundle="/b", app_name="a")
-
-    async def go():
-        for now in range(10):
-            await keeper.keep([], now=float(now), may_end=True)
-        asked = [lanes.num_reads]
-        for wanted, now in ([], RETRY_S + 5.0), ([place], RETRY_S + 6.0), ([place], RETRY_S + 7.0):
-            await keeper.keep(wanted, now=now, may_end=True)
-            asked.append(lanes.num_reads)
-        return asked
-
-    assert asyncio.run(go()) == [2, 3, 4, 5]
-    assert (lanes.ended, lanes.started) == (["left"], [place])
