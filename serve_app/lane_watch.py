@@ -13,7 +13,9 @@ class LaneWatch:
     """Asks a lane for a sign of life when answers are overdue; used from one event loop.
 
     A call to a deployment without replicas waits for one, and its clients with it until their
-    deadlines. A replica answers a probe at once however busy its session is.
+    deadlines. A replica answers a probe at once however busy its session is. One probe proves
+    nothing where it does not come back: it may have gone to a replica on a host that the network
+    lost, while others answer. So another follows each second.
     """
 
     def __init__(
@@ -29,8 +31,8 @@ class LaneWatch:
         Args:
             probe: returns as soon as a replica answers; raises or waits if there is none.
             on_lost: is called once when the lane is found lost.
-            patience_s: how long answers may be overdue, and how long a probe may take.
-            period_s: between probes of a lost lane.
+            patience_s: how long answers may be overdue, and then how long all probes may.
+            period_s: between probes.
         """
         self.is_lost = False
         self._probe, self._on_lost = probe, on_lost
@@ -73,9 +75,9 @@ class LaneWatch:
         began_s = self._sign_of_life_s
         try:
             async with asyncio.timeout(self._patience_s):
-                await self._probe()
-        except Exception:
-            # Whatever went wrong, nobody answered; an answer to a call meanwhile is one.
+                await self._probe_until_answered()
+        except TimeoutError:
+            # An answer to a call meanwhile is a sign as well.
             is_lost = self._sign_of_life_s == began_s
         else:
             is_lost = False
@@ -84,3 +86,22 @@ class LaneWatch:
             self.is_lost = True
             self._on_lost()
         self.is_lost = is_lost
+
+    async def _probe_until_answered(self) -> None:
+        loop = asyncio.get_running_loop()
+        probes: set[asyncio.Future[object]] = set()
+        try:
+            while True:
+                probes.add(asyncio.ensure_future(self._probe()))
+                due_s = loop.time() + self._period_s
+                while probes and (left_s := due_s - loop.time()) > 0.0:
+                    done, probes = await asyncio.wait(
+                        probes, timeout=left_s, return_when=asyncio.FIRST_COMPLETED
+                    )
+                    # Whatever went wrong with the others, they were not answered.
+                    if any(not one.cancelled() and one.exception() is None for one in done):
+                        return
+                await asyncio.sleep(due_s - loop.time())
+        finally:
+            for one in probes:
+                one.cancel()

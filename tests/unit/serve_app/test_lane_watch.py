@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from pipeline.contract.errors import NotReadyError
 from serve_app.lane_watch import LaneWatch
 
 
@@ -19,9 +20,26 @@ class Probe:
             await asyncio.sleep(60)
 
 
-def watching(scenario, *, is_there):
+class FirstIsLost(Probe):
+    """As a lane of two replicas of which the network lost one: the first probe went there."""
+
+    def __init__(self, *, how):
+        super().__init__(is_there=True)
+        self._how = how
+
+    async def __call__(self):
+        self.count += 1
+        if self.count == 1:
+            if self._how == "raises":
+                raise NotReadyError("a model replica was lost")
+            await asyncio.sleep(60)
+
+
+def watching(scenario, *, is_there=True, probe=None):
     async def go():
-        probe, lost = Probe(is_there=is_there), []
+        lost = []
+        nonlocal probe
+        probe = probe or Probe(is_there=is_there)
         watch = LaneWatch(probe, on_lost=lambda: lost.append(True), patience_s=0.05, period_s=0.02)
         await scenario(watch, probe)
         return watch, probe, lost
@@ -51,6 +69,22 @@ def test_a_lane_that_is_only_slow_is_asked_and_not_lost():
     watch, probe, lost = watching(scenario, is_there=True)
 
     assert probe.count >= 1
+    assert (watch.is_lost, lost) == (False, [])
+
+
+@pytest.mark.parametrize("how", ["raises", "waits"])
+def test_a_lane_is_not_lost_while_one_of_its_replicas_answers(how):
+    async def scenario(watch, probe):
+        watch.begin()
+        await asyncio.sleep(0.09)
+        tasks = asyncio.all_tasks()
+        watch.end(is_answered=True)
+        await asyncio.sleep(0.06)
+        assert asyncio.all_tasks() <= tasks
+
+    watch, probe, lost = watching(scenario, probe=FirstIsLost(how=how))
+
+    assert probe.count == 2
     assert (watch.is_lost, lost) == (False, [])
 
 
