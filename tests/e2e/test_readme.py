@@ -204,6 +204,7 @@ def test_serve_run_answers_the_readmes_request(demo, checkout, scratch):
         pass
 
 
+@pytest.mark.slow
 def test_the_token_job_runs_from_its_own_file(checkout, scratch):
     run(command_like("textlane run"), checkout, scratch)
 

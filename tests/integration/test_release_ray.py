@@ -115,7 +115,6 @@ class Caller:
         self._thread.join()
 
 
-@pytest.mark.slow
 def test_a_candidate_answers_its_share_of_the_keys_also_after_its_desk_was_killed(service):
     other = write_tiny_bundle(service.folder / "second", variant=Variant(weight=4.2))
     lanes = service.stable_pids()

@@ -30,17 +30,26 @@ class Served:
 
 
 def render(app, path, folder):
-    """Return a page after a person opened it, as Chromium shows it."""
+    """Return a page of an application after a person opened it, as Chromium shows it."""
     with Served(app) as port:
-        command = [
-            CHROMIUM,
-            "--headless=new",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
-            f"--user-data-dir={folder / 'profile'}",
-            "--virtual-time-budget=5000",
-            "--dump-dom",
-            f"http://127.0.0.1:{port}{path}",
-        ]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
+        return look(f"http://127.0.0.1:{port}{path}", folder)
+
+
+def look(url, folder, *, seconds=5, picture=None):
+    """Return what Chromium shows of a page after so many seconds of its own time.
+
+    With a path for a picture a PNG is written there in place of that.
+    """
+    command = [
+        CHROMIUM,
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.*",
+        f"--user-data-dir={folder / 'profile'}",
+        f"--virtual-time-budget={seconds * 1000}",
+        "--window-size=1400,900",
+        f"--screenshot={picture}" if picture else "--dump-dom",
+        url,
+    ]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
