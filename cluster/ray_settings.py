@@ -116,8 +116,9 @@ RAY_SETTINGS = (
         name="RAY_TRAIN_ENABLE_STATE_TRACKING",
         value="1",
         scope=Scope.TRAINING,
-        why="The dashboard's Train page shows runs, their attempts and workers; without it stays "
-        "empty. On a cluster that training starts for itself it is 0: that has no dashboard.",
+        why="The dashboard's API (/api/train/v2/runs/v1) tells of runs, attempts and workers; "
+        "without it of none. On a cluster that training starts for itself it is 0: that has no "
+        "dashboard.",
     ),
     RaySetting(
         name="RAY_DISABLE_FAILURE_SIGNAL_HANDLER",

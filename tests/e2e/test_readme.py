@@ -231,8 +231,8 @@ def test_settings_show_their_origin(checkout, scratch):
     assert origins["train.epochs"] == "--set"
 
 
-def train_page(token):
-    """Return the runs that the dashboard's Train page shows."""
+def told_runs(token):
+    """Return the runs that the dashboard's API tells of."""
     headers = {"Authorization": f"Bearer {token}"}
     page = httpx.get("http://127.0.0.1:8265/api/train/v2/runs/v1", headers=headers, timeout=30)
     return page.raise_for_status().json()["train_runs"]
@@ -254,7 +254,7 @@ def test_a_submitted_job_runs_on_a_cluster_and_goes_on_when_killed_with_its_disk
     up = (httpx.codes.OK, httpx.codes.UNAUTHORIZED)
     with running(start, checkout, scratch, "http://127.0.0.1:8265/api/version", up):
         output = run(command_like("RAY_AUTH_MODE=token ray job submit"), checkout, scratch)
-        train_runs = train_page(run(command_like("ray get-auth-token"), checkout, scratch).strip())
+        train_runs = told_runs(run(command_like("ray get-auth-token"), checkout, scratch).strip())
         uploads = [p for p in scratch.rglob("_ray_pkg_*") if p.is_dir() and p.name[9:].isalnum()]
         carried = {p.name for upload in uploads for p in upload.iterdir()}
         kept, resumed, stopped, said = drill(

@@ -13,7 +13,7 @@ import pytest
 from pipeline.contract.folder import read_manifest
 from pipeline.train.events import read_events
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.ray, pytest.mark.drill]
 
 PROGRAM = Path(__file__).with_name("preempted_training.py")
 
@@ -43,7 +43,6 @@ def test_notice_that_the_node_goes_has_a_checkpoint_written_at_once(tmp_path):
     assert [entry["step"] for entry in read_manifest(folder)["checkpoints"]] == [int(step)]
 
 
-@pytest.mark.drill
 def test_controller_is_held_before_a_resize_until_the_mark_is_gone(tmp_path):
     from ray.train.v2._internal.execution.controller.state import ResizingState, RunningState
 
