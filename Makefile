@@ -47,7 +47,7 @@ lint: $(INSTALLED)  ## format, lint, types, import rules
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-check: lint  ## lint and the quicker tests that start no Ray; under a minute
+check: lint  ## lint and the quicker tests that start no Ray; little over a minute
 	@$(SIDE_BY_SIDE) -m "not ray and not gpu and not perf and not slow" $(ARGS)
 
 fix: $(INSTALLED)  ## format and mend what can be mended
