@@ -48,13 +48,13 @@ lint: $(INSTALLED)  ## format, lint, types, import rules
 	@$(BIN)/lint-imports
 
 check: lint  ## lint and the quicker tests that start no Ray; little over a minute
-	@$(SIDE_BY_SIDE) -m "not ray and not gpu and not perf and not slow" $(ARGS)
+	@$(SIDE_BY_SIDE) -m "not ray and not gpu and not perf and not slow" tests/unit tests/rules $(ARGS)
 
 fix: $(INSTALLED)  ## format and mend what can be mended
 	@$(BIN)/ruff check --fix $(SOURCES)
 	@$(BIN)/ruff format $(SOURCES)
 
-test-ray: $(INSTALLED)  ## all tests that start Ray
+test-ray: $(INSTALLED)  ## all tests that start Ray, but drills
 	@$(BIN)/python -m pytest -m "$(ON_RAY)" $(ARGS)
 
 drills: $(INSTALLED)  ## what is too long for make test: lost nodes, networks and heads (as root: all), memory

@@ -33,7 +33,23 @@ class Seen:
     body: bytes = b""
 
 
-class Crowd:
+class Meanwhile:
+    """Work in a thread of its own that looks whether its block is over, and ends then."""
+
+    def __init__(self, work):
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=work)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error):
+        self._is_over.set()
+        self._thread.join()
+
+
+class Crowd(Meanwhile):
     """Clients in a thread of their own that ask without pause until the block ends."""
 
     def __init__(self, base_url, *, num_clients=16, leavers=0.0, most_requests=None):
@@ -41,8 +57,7 @@ class Crowd:
         self.num_left = 0
         self._url, self._num_clients, self._leavers = base_url, num_clients, leavers
         self._left_to_ask = most_requests
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._ask_all()))
+        super().__init__(lambda: asyncio.run(self._ask_all()))
 
     async def _ask_all(self):
         client = HttpClient(find_target(f"{self._url}/v1/predict", is_mine=False))
@@ -77,14 +92,6 @@ class Crowd:
             self.seen.append(Seen(asked_s, reply.status, is_right, body))
             if reply.status != 200:
                 await asyncio.sleep(0.05)
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_error):
-        self._is_over.set()
-        self._thread.join()
 
     def wait(self):
         """Return when all of ``most_requests`` are answered."""

@@ -3,9 +3,10 @@
 import asyncio
 import json
 import random
-import threading
 import time
 from dataclasses import dataclass
+
+from clients import Meanwhile
 
 from serve_app.load.client import HttpClient, NotHttpError
 from serve_app.load.target import find_target
@@ -22,14 +23,13 @@ class Seen:
     """Whether the text holds the word that the failing version lacks."""
 
 
-class Load:
+class Load(Meanwhile):
     """Requests at a steady rate from a thread of its own, until the block ends."""
 
     def __init__(self, base_url, *, rate):
         self.seen = []
         self._url, self._rate = base_url, rate
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._ask_all()))
+        super().__init__(lambda: asyncio.run(self._ask_all()))
 
     async def _ask_all(self):
         client = HttpClient(find_target(f"{self._url}/v1/predict", is_mine=False))
@@ -54,11 +54,3 @@ class Load:
             return
         version = json.loads(reply.body).get("version", "") if reply.status == 200 else ""
         self.seen.append(Seen(asked_s, reply.status, version, was_hard))
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_error):
-        self._is_over.set()
-        self._thread.join()

@@ -72,10 +72,9 @@ def test_a_host_cut_off_and_one_that_dies_cost_no_more_than_what_they_had_in_han
 
     print(f"host cut off for {CUT_S:.0f} s: {of_cut}\nhost killed: {of_kill}")
     for seen in (of_cut, of_kill):
-        # Each client has one request in hand. For 10 s Ray's handles believe what a replica last
-        # said of its queue, and may still send it one.
+        # Each client has one request in hand; one asked later is not lost.
         assert seen.num_failed <= NUM_CLIENTS
-        assert seen.clean_after_s < 10.0
+        assert seen.clean_after_s < 2.0
         assert seen.longest_gap_s < 5.0
         assert seen.num_wrong == 0
 

@@ -2,13 +2,13 @@
 
 import os
 import signal
-import threading
 import time
 from collections import Counter
 
 import httpx
 import pytest
 from bundles import Variant, write_tiny_bundle
+from clients import Meanwhile
 from test_serve_ray import free_port, replica_pids, wait_for
 
 pytestmark = pytest.mark.ray
@@ -90,13 +90,13 @@ def service(ray_cluster, tmp_path_factory):
         service.desk.close()
 
 
-class Caller:
+class Caller(Meanwhile):
     """Asks without pause in a thread of its own; keeps what came back."""
 
     def __init__(self, service):
         self.seen = Counter()
-        self._service, self._is_over = service, threading.Event()
-        self._thread = threading.Thread(target=self._ask)
+        self._service = service
+        super().__init__(self._ask)
 
     def _ask(self):
         with httpx.Client(base_url=self._service.client.base_url, timeout=30.0) as client:
@@ -105,14 +105,6 @@ class Caller:
                 version = response.json().get("version")
                 self.seen[response.status_code, version] += 1
                 time.sleep(0.01)
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_error):
-        self._is_over.set()
-        self._thread.join()
 
 
 def test_a_candidate_answers_its_share_of_the_keys_also_after_its_desk_was_killed(service):

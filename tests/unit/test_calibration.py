@@ -40,6 +40,7 @@ def test_a_bin_holds_its_upper_end_and_not_its_lower():
     assert ends == [(0.0, 0.25, 1, 0.0), (0.25, 0.5, 1, 1.0), (0.5, 0.75, 1, 0.0), (0.75, 1, 1, 1)]
 
 
+@pytest.mark.slow
 @given(ANSWERS)
 def test_bins_hold_every_answer_once_and_the_error_is_a_share(answers):
     confidence, is_right = answers

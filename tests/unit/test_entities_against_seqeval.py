@@ -19,6 +19,7 @@ def figures(row):
     return [row["precision"], row["recall"], row["f1"]]
 
 
+@pytest.mark.slow
 @given(SENTENCES)
 def test_any_tags_score_as_in_seqevals_default_mode(sentences):
     true = [[tag for tag, _ in sentence] for sentence in sentences]

@@ -43,12 +43,14 @@ def test_every_label_has_its_own_figures():
     assert shown == [(2 / 3, 1.0, 2, 3), (1.0, 0.5, 2, 1), (0.0, 0.0, 0, 0)]
 
 
+@pytest.mark.slow
 @given(FLAGS)
 def test_the_truth_against_itself_is_right_everywhere(flags):
     assert exact_matches(flags, flags).all()
     assert pool_labels(flags, flags).f1 == (1.0 if flags.any() else 0.0)
 
 
+@pytest.mark.slow
 @given(FLAGS, st.randoms(use_true_random=False))
 def test_pooled_counts_are_the_sums_over_labels(flags, random):
     other = np.array([[random.random() < 0.5 for _ in row] for row in flags], dtype=bool)

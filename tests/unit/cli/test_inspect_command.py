@@ -47,6 +47,7 @@ def test_inspect_prints_json_for_programs(folder, capsys):
     assert values["task"] == "sequence_classification"
 
 
+@pytest.mark.slow
 def test_inspect_draws_the_picture_and_says_where(folder, tmp_path, capsys):
     picture = tmp_path / "lengths.svg"
 
@@ -57,6 +58,7 @@ def test_inspect_draws_the_picture_and_says_where(folder, tmp_path, capsys):
     assert f"picture: {picture}" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "message"),
     [

@@ -95,6 +95,7 @@ def test_a_second_command_in_the_same_folder_is_refused(tmp_path, holder, capsys
     assert f"Wait for it, stop it (`kill {holder.pid}`), or set another output_dir" in error
 
 
+@pytest.mark.slow
 def test_a_killed_command_holds_the_folder_no_longer(tmp_path, holder):
     holder.kill()
     holder.wait()
@@ -103,6 +104,7 @@ def test_a_killed_command_holds_the_folder_no_longer(tmp_path, holder):
         assert (tmp_path / "out" / ".lock").exists()
 
 
+@pytest.mark.slow
 def test_what_the_second_command_does_leaves_the_first_one_its_lock(tmp_path, holder):
     for _ in range(2):
         with pytest.raises(FolderError, match="at work in this folder"):

@@ -136,6 +136,7 @@ def test_a_command_that_is_not_there_is_answered_with_all_that_are(capsys):
         assert repr(command) in error
 
 
+@pytest.mark.slow
 def test_the_list_of_commands_loads_none_of_them():
     code = (
         "import sys; from pipeline.__main__ import main\n"

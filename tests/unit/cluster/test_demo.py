@@ -48,6 +48,7 @@ def test_a_taken_port_is_replaced_by_a_free_one(output_dir):
     assert plan.port == config["http_options"]["port"] != taken
 
 
+@pytest.mark.slow
 def test_a_missing_job_file_is_one_line_and_status_2(tmp_path, capfd):
     status = main(["demo", "--config", str(tmp_path / "no.yaml")])
 

@@ -23,6 +23,7 @@ def test_a_healthy_service_is_told_with_what_was_looked_at(site, capsys):
     assert "healthy: no known symptom" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", [(503, '{"error": "starting"}'), (404, "")])
 def test_not_ready_is_named_with_what_the_service_said_until_it_is(site, answer, capsys):
     site.pages["/readyz"] = answer
@@ -55,6 +56,7 @@ def test_a_service_without_model_page_or_settings_is_judged_with_notes(site, cap
     assert "told no settings" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("page", "message"),
     [
@@ -76,6 +78,7 @@ def test_metrics_that_cannot_be_used_end_with_2_and_one_sentence(site, page, mes
     assert said.out == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model",
     ["[" * 200_000, '{"version": "a/b", "quality": {"accuracy": {"model.onnx": NaN}}}', "é"],
@@ -98,6 +101,7 @@ def test_what_would_steer_a_terminal_is_escaped(site, capsys):
     assert "503: \\x1b[31m\\nhealthy" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["drop_s", "head_drop_s"])
 def test_a_page_that_comes_in_drops_is_given_up(site, part, monkeypatch, capsys):
     monkeypatch.setattr(scraping, "_TIMEOUT_S", 0.1)

@@ -73,6 +73,7 @@ def memory_of(megabytes):
     ]
 
 
+@pytest.mark.slow
 def test_replica_memory_grows_is_named_with_its_growth_until_it_is_steady():
     growing = findings_of(memory_of([200, 210, 220, 230, 240]))
 
@@ -82,6 +83,7 @@ def test_replica_memory_grows_is_named_with_its_growth_until_it_is_steady():
     assert "replica_memory_grows" not in findings_of(memory_of([240, 240, 240, 240, 240]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "megabytes",
     [

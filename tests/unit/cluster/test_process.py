@@ -43,6 +43,7 @@ def test_the_whole_group_ends_when_the_block_is_left_by_an_exception(code, tmp_p
     assert wait_until_gone(process.pid)
 
 
+@pytest.mark.slow
 def test_a_process_that_ignores_ctrl_c_is_ended_all_the_same(tmp_path):
     code = IGNORES_INTERRUPT.replace("import time;", "import time; print('up', flush=True);")
     log = tmp_path / "log"

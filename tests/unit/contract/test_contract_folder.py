@@ -43,6 +43,7 @@ def test_sha256_of_known_bytes(tmp_path):
     assert sha256_file(tmp_path / "abc") == expected
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(), JSON, max_size=4))
 def test_fingerprint_does_not_depend_on_key_order(values):
     turned = dict(reversed(values.items()))

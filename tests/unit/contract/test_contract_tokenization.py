@@ -111,6 +111,7 @@ def test_clean_text_gives_valid_unicode_with_single_blanks(text, settings):
     assert cleaned == " ".join(cleaned.split())
 
 
+@pytest.mark.slow
 def test_every_kind_of_blank_becomes_one_space():
     codes = [code for code in range(1, sys.maxunicode + 1) if not 0xD800 <= code < 0xE000]
     every = "a".join(map(chr, codes))

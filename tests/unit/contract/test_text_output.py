@@ -82,6 +82,7 @@ def test_help_is_printed_in_ascii_and_to_a_reader_that_has_left(arguments):
     assert (unread.returncode, unread.stderr) == (0, b"")
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_left_is_no_mistake(job_file):
     result = run_unread(["-m", "pipeline", "config", "--config", job_file])
 
@@ -96,6 +97,7 @@ def test_who_prints_on_and_on_is_told_that_the_reader_has_left():
     assert result.stderr == b"False\n"
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_is_an_error_of_one_line(job_file):
     with open("/dev/full", "wb") as full:
         result = subprocess.run(
@@ -119,6 +121,7 @@ def test_a_name_that_the_locale_cannot_write_says_what_to_set(tmp_path):
     assert b"Set PYTHONUTF8=1" in last
 
 
+@pytest.mark.slow
 def test_a_process_without_standard_output_prints_nothing():
     command = [sys.executable, "-m", "pipeline", "config", "--explain"]
 

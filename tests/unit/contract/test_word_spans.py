@@ -60,6 +60,7 @@ def test_tags_and_references_count_as_they_were_sent(text, expected):
     assert places(text, HTML) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [PLAIN, HTML], ids=["plain", "html"])
 @given(parts=st.lists(PARTS, max_size=12))
 def test_the_words_are_those_of_the_cleaned_text(settings, parts):
@@ -80,6 +81,7 @@ def test_the_words_of_any_text_are_those_of_the_cleaned_text(settings, text):
     assert not cleaned or " ".join(words) == cleaned
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [PLAIN, HTML], ids=["plain", "html"])
 @given(parts=st.lists(PARTS, max_size=12))
 def test_places_rise_and_lie_in_the_text(settings, parts):

@@ -51,6 +51,7 @@ def runs_of(is_masked):
     return np.diff(edges)[::2]
 
 
+@pytest.mark.slow
 @given(rows_of_ids, augmentations, seeds)
 def test_tokens_stay_or_become_the_mask_and_special_ones_stay(ids, settings, seed):
     before = ids.copy()
@@ -74,6 +75,7 @@ def test_spans_mask_the_share_rounded_up_or_down(ids, share, mean, seed):
     assert abs(int(np.sum(augmented != ids)) - wanted) < 1
 
 
+@pytest.mark.slow
 @given(rows_of_ids, augmentations)
 def test_equal_keys_draw_the_same(ids, settings):
     first, second = (augment_row(ids, key_of(), settings) for _ in range(2))
@@ -81,6 +83,7 @@ def test_equal_keys_draw_the_same(ids, settings):
     assert np.array_equal(first, second)
 
 
+@pytest.mark.slow
 @given(st.lists(rows_of_ids, max_size=6), augmentations)
 def test_rows_beside_a_row_change_nothing_in_it(rows, settings):
     keys = row_keys(7, 0, np.arange(len(rows)), np.zeros(len(rows), dtype=np.int64))

@@ -109,6 +109,7 @@ def test_lone_surrogates_make_a_row_bad(tmp_path):
     assert texts(rows) == [(3, "\U0001f600", ("1",))]
 
 
+@pytest.mark.slow
 def test_line_of_five_megabytes_is_read_whole(tmp_path):
     csv, jsonl = tmp_path / "a.csv", tmp_path / "a.jsonl"
     csv.write_text(f'text,label\n{LONG},1\n"{LONG}",2\nend,3\n')

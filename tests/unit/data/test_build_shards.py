@@ -13,6 +13,7 @@ from pipeline.data.sources import find_sources
 ASSETS = "tests/assets"
 
 
+@pytest.mark.slow
 def test_shards_hold_every_kept_row_once_in_bucket_and_row_order(tmp_path):
     job = job_for(tmp_path, write_reviews(tmp_path / "a.csv", extra="the film,0\nthe film,0\n"))
     manifest = build(job)
@@ -30,6 +31,7 @@ def test_shards_hold_every_kept_row_once_in_bucket_and_row_order(tmp_path):
         assert manifest["splits"][name]["tokens"] == split.lengths.sum()
 
 
+@pytest.mark.slow
 def test_padding_figures_are_of_the_rows_as_they_stand_in_the_files(tmp_path):
     job = job_for(tmp_path, write_reviews(tmp_path / "a.csv"))
     manifest = build(job)
@@ -44,6 +46,7 @@ def test_padding_figures_are_of_the_rows_as_they_stand_in_the_files(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_rows_carry_text_ids_and_label_of_their_source(tmp_path):
     job = job_for(
         tmp_path,
@@ -61,6 +64,7 @@ def test_rows_carry_text_ids_and_label_of_their_source(tmp_path):
     assert len(split.input_ids(0)) == split.lengths[0] <= 12
 
 
+@pytest.mark.slow
 def test_manifest_accounts_for_truncation_and_padding(tmp_path):
     file = write_reviews(tmp_path / "a.csv")
     job = job_for(tmp_path, file, train={"global_batch": 8, "micro_batch": 8})
@@ -123,6 +127,7 @@ def test_fingerprint_follows_contents_and_settings_but_not_the_output_folder(tmp
     assert made_from(job_for(tmp_path, file)) != first
 
 
+@pytest.mark.slow
 def test_failed_prepare_leaves_the_old_shards_and_lists_the_bad_rows(tmp_path):
     file = write_reviews(tmp_path / "a.csv")
     job = job_for(tmp_path, file)

@@ -62,6 +62,7 @@ def test_equal_figures_give_equal_text_whatever_the_user_has_set():
     assert first == second
 
 
+@pytest.mark.slow
 def test_the_file_stands_alone_in_light_and_dark():
     svg = draw_lengths(histogram=length_histogram([3, 9]), buckets=[bucket(9)], padding=PADDING)
 

@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +27,7 @@ def cut(lengths, batch, slices):
     return np.split(batch, slice_starts(lengths[batch], slices)[1:-1])
 
 
+@pytest.mark.slow
 @given(lengths_of_rows, settings_of_plans)
 def test_figure_of_the_plan_is_the_padding_share_of_its_batches(lengths, settings):
     slices = slices_with(choose_bucket_edges(lengths, num_buckets=4))
@@ -61,6 +63,7 @@ def test_batches_of_all_rows_pad_to_the_longest_of_all_or_of_their_bucket():
     }
 
 
+@pytest.mark.slow
 @given(lengths_of_rows, settings_of_plans)
 def test_buckets_add_up_to_all_rows_and_to_the_padding_of_the_plan(lengths, settings):
     edges = choose_bucket_edges(lengths, num_buckets=4)

@@ -45,6 +45,7 @@ def settings_with(**changes):
     return PlanSettings(**values | changes)
 
 
+@pytest.mark.slow
 @given(lengths_of_rows, settings_of_plans, st.integers(0, 50))
 def test_every_epoch_holds_every_row_once(lengths, settings, epoch):
     batches = batches_of(build_epoch_plan(lengths, epoch=epoch, settings=settings))
@@ -52,6 +53,7 @@ def test_every_epoch_holds_every_row_once(lengths, settings, epoch):
     assert sorted(chain(*batches)) == list(range(len(lengths)))
 
 
+@pytest.mark.slow
 @given(lengths_of_rows, settings_of_plans, st.integers(0, 50))
 def test_without_a_token_limit_all_batches_but_one_are_full(lengths, settings, epoch):
     by_rows = replace(settings, max_batch_tokens=None)
@@ -63,6 +65,7 @@ def test_without_a_token_limit_all_batches_but_one_are_full(lengths, settings, e
     assert sum(size != settings.batch_rows for size in sizes) <= 1
 
 
+@pytest.mark.slow
 @given(lengths_of_rows, settings_of_plans, st.integers(0, 50))
 def test_no_batch_is_over_a_limit_but_single_rows(lengths, settings, epoch):
     batches = batches_of(build_epoch_plan(lengths, epoch=epoch, settings=settings))
@@ -72,6 +75,7 @@ def test_no_batch_is_over_a_limit_but_single_rows(lengths, settings, epoch):
     assert all(len(batch) == 1 or padded_token_count(lengths[batch]) <= limit for batch in batches)
 
 
+@pytest.mark.slow
 @given(lengths_of_rows, settings_of_plans, st.integers(0, 50))
 def test_batches_of_one_window_are_those_of_the_greedy_grouping(lengths, settings, epoch):
     tokens = settings.max_batch_tokens or 1000
@@ -100,6 +104,7 @@ def test_unreachable_token_limit_changes_nothing(lengths, settings, epoch):
     assert batches_of(plans[0]) == batches_of(plans[1])
 
 
+@pytest.mark.slow
 @given(lengths_of_rows, settings_of_plans, st.integers(0, 50))
 def test_equal_arguments_give_the_equal_plan(lengths, settings, epoch):
     first = build_epoch_plan(lengths, epoch=epoch, settings=settings)
@@ -116,6 +121,7 @@ def test_longest_first_puts_the_costliest_batch_first(lengths, settings):
     assert not settings.longest_first or costs[0] == max(costs)
 
 
+@pytest.mark.slow
 @given(lengths_of_rows, st.integers(1, 6), st.integers(0, 2**32 - 1))
 def test_sorting_in_windows_never_pads_more_than_the_same_shuffle_unsorted(lengths, rows, seed):
     # Where a short batch is left, it may by chance cost less unsorted.
@@ -130,6 +136,7 @@ def test_sorting_in_windows_never_pads_more_than_the_same_shuffle_unsorted(lengt
     assert shares[0] <= shares[1]
 
 
+@pytest.mark.slow
 @given(lengths_of_rows, settings_of_plans, st.integers(1, 4))
 def test_every_step_is_reached_alone_as_in_turn(lengths, settings, epochs):
     epoch_steps = count_steps(lengths, epochs=epochs, settings=settings)
@@ -146,6 +153,7 @@ def test_every_step_is_reached_alone_as_in_turn(lengths, settings, epochs):
     assert [(batch.epoch, batch.rows.tolist()) for batch in backwards[::-1]] == in_turn
 
 
+@pytest.mark.slow
 @given(lengths_of_rows, settings_of_plans, st.integers(1, 7))
 def test_ranks_cover_a_batch_once_and_differ_by_at_most_one_row(lengths, settings, world_size):
     plan = build_epoch_plan(lengths, epoch=0, settings=settings)

@@ -32,6 +32,7 @@ def rejected_of(job):
     return [json.loads(line) for line in lines]
 
 
+@pytest.mark.slow
 def test_given_files_are_their_splits_and_the_rest_is_divided(tmp_path):
     main = write_csv(tmp_path / "main.csv", numbered(0, 100))
     test = write_csv(tmp_path / "test.csv", [*numbered(100, 120), numbered(0, 100)[5]])
@@ -46,6 +47,7 @@ def test_given_files_are_their_splits_and_the_rest_is_divided(tmp_path):
     assert manifest["splits"]["validation"]["rows"] + manifest["splits"]["train"]["rows"] == 99
 
 
+@pytest.mark.slow
 def test_split_column_decides(tmp_path):
     names = ["train", "train", "dev", "test"]
     rows = [f"{row},{names[i // 2 % 4]}" for i, row in enumerate(numbered(0, 40))]
@@ -69,6 +71,7 @@ def test_label_only_in_the_test_file_is_an_error_with_its_name(tmp_path):
     assert not job.shards_dir.exists()
 
 
+@pytest.mark.slow
 def test_pairs_are_encoded_together_and_told_apart_by_both_texts(tmp_path):
     rows = [f"{row},{text_of(i + 1)}" for i, row in enumerate(numbered(0, 60))]
     twin = rows[3].rsplit(",", 1)[0] + ",other words"
@@ -95,6 +98,7 @@ def test_pairs_that_do_not_fit_are_refused(tmp_path):
         build(job_for(tmp_path, file, data=data, model={"max_seq_len": 4}))
 
 
+@pytest.mark.slow
 def test_rows_may_have_several_labels_or_none(tmp_path):
     labels = ["x|y", "y", "", "z|x"]
     rows = [f"{i} {text_of(i)},{labels[i % 4]}" for i in range(120)]
@@ -156,6 +160,7 @@ def test_very_long_line_in_windows_takes_room_for_one_text(tmp_path):
     assert size < 20_000_000
 
 
+@pytest.mark.slow
 def test_too_long_rows_are_rejected_in_all_splits_and_are_not_bad(tmp_path):
     file = write_csv(tmp_path / "a.csv", [*numbered(0, 60), *numbered(60, 90, words=40)])
     job = job_for(tmp_path, file, data={**FREE, "on_too_long": "reject", "max_bad_share": 0})
@@ -175,6 +180,7 @@ def test_label_of_which_every_row_is_too_long_is_named(tmp_path):
         build(job_for(tmp_path, file, data={**FREE, "on_too_long": "reject"}))
 
 
+@pytest.mark.slow
 def test_sample_is_balanced_and_the_rest_is_accounted_for(tmp_path):
     file = write_csv(tmp_path / "a.csv", numbered(0, 200))
 

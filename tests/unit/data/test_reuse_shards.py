@@ -51,6 +51,7 @@ def test_bad_rows_over_a_limit_set_later_are_looked_at_again(tmp_path, prepared,
     assert not is_prepared(job, MADE_FROM)
 
 
+@pytest.mark.slow
 def test_harmless_rejections_do_not_stand_in_the_way(tmp_path):
     file = write_reviews(tmp_path / "a.csv", extra="the film number 0 was good,0\n")
     job = job_for(tmp_path, file, data={"on_bad_rows": "fail"})
@@ -61,6 +62,7 @@ def test_harmless_rejections_do_not_stand_in_the_way(tmp_path):
     assert is_prepared(job, MADE_FROM)
 
 
+@pytest.mark.slow
 def test_a_second_run_does_not_read_what_the_first_one_wrote(tmp_path, capsys):
     write_reviews(tmp_path / "a.csv")
     job = job_for(tmp_path, tmp_path)

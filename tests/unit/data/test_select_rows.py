@@ -79,6 +79,7 @@ def test_rejected_rows_are_nobodys_duplicates():
     assert facts.reason.tolist() == [0, -1]
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from("xyz"), st.sampled_from("ab")), max_size=12))
 def test_every_text_is_left_once_or_was_labelled_twice(rows):
     facts = facts_of([label for _, label in rows], texts=[text for text, _ in rows])
@@ -135,6 +136,7 @@ def test_stratified_splits_give_every_label_the_exact_shares():
     assert [counts["c", split] for split in SPLITS] == [2, 0, 0]
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=40), st.floats(0.01, 0.49))
 def test_stratified_splits_leave_every_label_a_train_row(labels, share):
     data = DataSettings(files=("x.csv",), stratify=True, validation_share=share, test_share=share)
@@ -175,6 +177,7 @@ def test_sample_of_all_rows_is_all_rows_and_the_others_are_marked():
     assert (facts.reason == NOT_SAMPLED).sum() == 2
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(max_size=3), st.integers(0, 50), min_size=1), st.integers(0, 200))
 def test_share_out_gives_all_that_fits_and_never_more_than_there_is(available, count):
     quotas = share_out(available, count)

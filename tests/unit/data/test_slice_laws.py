@@ -21,6 +21,7 @@ def settings_for(lengths, *, micro_batch=99, num_buckets=1, max_padding=1.0):
     )
 
 
+@pytest.mark.slow
 @given(sorted_batches, st.integers(1, 9), st.integers(1, 5), st.floats(0, 1))
 def test_slices_hold_all_rows_and_keep_every_bound(batches, micro_batch, num_buckets, max_padding):
     in_order = np.concatenate([np.array(batch) for batch in batches])
@@ -40,6 +41,7 @@ def test_slices_hold_all_rows_and_keep_every_bound(batches, micro_batch, num_buc
     assert all(padding_share(in_order, [rows]) <= max_padding + 1e-9 for rows in slices)
 
 
+@pytest.mark.slow
 @given(sorted_batches)
 def test_without_bounds_a_batch_is_one_slice(batches):
     in_order = np.concatenate([np.array(batch) for batch in batches])

@@ -53,6 +53,7 @@ def test_first_window_is_what_truncation_keeps(words, stride):
     assert first.tolist() == ENCODER.encode_texts([text])[0].input_ids.tolist()
 
 
+@pytest.mark.slow
 @given(WORDS, STRIDES)
 def test_every_words_label_stands_where_the_word_begins_in_each_window(words, stride):
     windows = WindowEncoder(ENCODER, stride=stride).encode_words([words])[0]

@@ -79,6 +79,7 @@ def test_text_of_windows_stands_in_the_first(tmp_path, rows_per_block):
     assert [train.text(row)[:1].strip() for row in range(6)] == ["0", "1", "", "", "4", ""]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_rows", [7, 2048])
 def test_bytes_do_not_depend_on_the_blocks_that_rows_come_in(tmp_path, monkeypatch, batch_rows):
     monkeypatch.setattr(shard_files, "_BATCH_ROWS", batch_rows)
@@ -93,6 +94,7 @@ def test_bytes_do_not_depend_on_the_blocks_that_rows_come_in(tmp_path, monkeypat
     assert hashes[0] == hashes[1] == hashes[2]
 
 
+@pytest.mark.slow
 def test_no_file_passes_the_limit(tmp_path):
     lengths = np.random.default_rng(1).integers(1, 60, 3000).tolist()
 
@@ -117,6 +119,7 @@ def test_a_single_larger_row_gets_a_file_of_its_own(tmp_path):
     assert shards == [[0, 1, 2, 3, 4], [5], [6, 7, 8, 9, 10]]
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(
     st.lists(st.integers(1, 9000), min_size=1, max_size=60),

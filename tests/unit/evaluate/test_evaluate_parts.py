@@ -254,6 +254,7 @@ def test_the_calibration_chart_says_the_gap_and_stands_one_bin():
     assert "labels given" in chart.svg
 
 
+@pytest.mark.slow
 def test_charts_stand_the_smallest_inputs():
     bucket = {"min_tokens": 1, "max_tokens": 1, "rows": 1, "accuracy": 0.0, "accuracy_95": [0, 1]}
 

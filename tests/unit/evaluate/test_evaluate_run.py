@@ -101,6 +101,7 @@ def test_a_multi_label_job_is_measured_by_whole_sets_and_by_label(finished):
     assert all(mistake["true"] != mistake["predicted"] for mistake in metrics["mistakes"])
 
 
+@pytest.mark.slow
 def test_the_page_of_a_multi_label_job_says_what_an_exact_match_is(finished):
     job, _ = finished("multi_label_classification")
 
@@ -129,6 +130,7 @@ def test_a_job_of_pairs_shows_both_texts_of_a_mistake(make_job):
     assert "w1 & <i>second</i>" in " ".join(page.texts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "task", ["sequence_classification", "token_classification", "multi_label_classification"]
 )

@@ -36,6 +36,7 @@ def test_the_loss_chart_without_validation_has_no_legend():
     assert chart.caption == "Training loss of every step."
 
 
+@pytest.mark.slow
 def test_steps_without_a_finite_loss_leave_the_loss_chart_whole():
     odd = [step_row(6, loss=None, grad_norm=None, skipped=True), step_row(7, loss=float("inf"))]
 
@@ -82,6 +83,7 @@ def test_speed_counts_real_tokens_and_weighs_padding_by_tokens():
     assert "33.3% of all tokens" in chart.caption
 
 
+@pytest.mark.slow
 def test_memory_names_what_a_cpu_and_a_gpu_have_and_where_the_micro_batch_fell():
     gpu = [
         step_row(
@@ -99,6 +101,7 @@ def test_memory_names_what_a_cpu_and_a_gpu_have_and_where_the_micro_batch_fell()
     assert "peak 2.0 GB. Dashed: the micro-batch fell to 16 at step 2." in on_gpu.caption
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("draw", [draw_optimisation, draw_speed, draw_memory])
 def test_charts_stand_a_single_step(draw):
     assert draw([step_row(1, lr=0.0, grad_norm=None, tokens=0)]).svg

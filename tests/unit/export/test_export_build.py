@@ -88,6 +88,7 @@ def test_the_choice_is_measured_and_stated(trained: TrainedModel, tmp_path: Path
     assert "graph is kept: fused takes" in built.fusion["sentence"]
 
 
+@pytest.mark.slow
 def test_the_grid_and_its_worst_cell_are_returned(trained: TrainedModel, tmp_path: Path) -> None:
     built = _build(tmp_path, trained, int8=False, fuse=False)
 
@@ -143,6 +144,7 @@ def test_int8_of_a_model_with_a_data_file_has_one_of_its_own(
     open_model(tmp_path / "model_int8.onnx")
 
 
+@pytest.mark.slow
 def test_a_model_over_the_tolerance_is_refused_by_name(
     trained: TrainedModel, tmp_path: Path
 ) -> None:

@@ -160,6 +160,7 @@ def test_a_target_that_cannot_be_is_refused_before_the_export(tmp_path: Path) ->
     assert not job.bundle_dir.exists()
 
 
+@pytest.mark.slow
 def test_a_disk_without_room_is_named(
     job: JobConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

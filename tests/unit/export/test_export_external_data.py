@@ -141,6 +141,7 @@ def test_many_files_of_weights_become_one(
     check_parity(open_model(tmp_path / "one.onnx"), cells, atol=1e-4, name="one.onnx")
 
 
+@pytest.mark.slow
 def test_the_fused_graph_of_such_a_model_has_its_own_data_file(
     large_graph: Path, tmp_path: Path, cells: list[ParityCell]
 ) -> None:
@@ -197,6 +198,7 @@ def test_weights_that_are_lists_of_numbers_go_to_the_file_too(tmp_path: Path) ->
     )
 
 
+@pytest.mark.slow
 def test_the_declarations_are_checked_without_reading_the_weights(copied_graph: Path) -> None:
     data_path(copied_graph).write_bytes(b"")
 

@@ -98,6 +98,7 @@ def test_the_innermost_module_is_named_and_none_where_all_is_finite() -> None:
     assert name == "encoder.layer.1.output.dense"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("external_data_mb", [0, 100])
 def test_nan_is_found_in_a_graph_wherever_its_weights_stand(
     plain_graph: Path, tmp_path: Path, external_data_mb: int

@@ -23,6 +23,7 @@ def cells() -> list[ParityCell]:
     return build_parity_cells(run, seq_lens=[1, 3, MAX_SEQ_LEN], vocab_size=44, seed=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_fused", [False, True])
 def test_the_fp16_model_answers_as_torch_within_its_tolerance(
     plain_graph: Path, tmp_path: Path, cells: list[ParityCell], is_fused: bool

@@ -61,6 +61,7 @@ def test_every_layer_is_fused_for_its_device_and_masks_with_holes_still_hold(
     assert parity.max_abs_difference < 1e-5
 
 
+@pytest.mark.slow
 def test_a_layer_with_another_activation_is_named_with_what_is_left_of_it(tmp_path: Path) -> None:
     architecture = build_architecture(num_layers=3)
     model = build_classifier(architecture)

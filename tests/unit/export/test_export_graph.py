@@ -13,6 +13,7 @@ from pipeline.export.graph_checks import check_graph, read_axes
 from pipeline.export.onnx_graph import export_graph
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "logits_axes"),
     [(Task.SEQUENCE, ("batch", 3)), (Task.TOKEN, ("batch", "seq", 3))],

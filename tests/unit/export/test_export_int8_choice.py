@@ -142,6 +142,7 @@ def test_the_chosen_file_alone_stays_and_is_described(
     assert largest == (64 if figures["reduce_range"] else 127)
 
 
+@pytest.mark.slow
 def test_extra_names_stay_float_in_the_file(plain_graph: Path, tmp_path: Path) -> None:
     figures = _write(
         plain_graph,
@@ -182,6 +183,7 @@ def test_no_rows_to_measure_on_is_refused(plain_graph: Path, tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_failure_while_measuring_leaves_no_candidates(plain_graph: Path, tmp_path: Path) -> None:
     def fail() -> float:
         raise OSError("the clock stopped")
@@ -214,6 +216,7 @@ def test_both_linears_of_a_renamed_head_stay_float(
     assert {"/head/head.0/Gemm_MatMul", "/head/head.2/Gemm_MatMul"} <= set(weights.kept_float)
 
 
+@pytest.mark.slow
 def test_a_model_of_unknown_modules_becomes_int8_up_to_its_logits(tmp_path: Path) -> None:
     plain = write_graph(Mixed(), tmp_path / "plain.onnx")
 

@@ -81,6 +81,7 @@ def test_nothing_left_to_quantise_writes_nothing(plain_graph: Path, tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_head_over_every_token_stays_float(tmp_path: Path) -> None:
     model = build_classifier(build_architecture(Task.TOKEN))
     plain = tmp_path / "plain.onnx"

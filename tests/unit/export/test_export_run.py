@@ -62,6 +62,7 @@ def test_the_bundle_holds_models_tokenizer_and_figures(job: JobConfig) -> None:
     assert manifest.provenance["checkpoint"]["file"] == "step_10_loss_0.5000.pt"
 
 
+@pytest.mark.slow
 def test_the_manifest_says_what_serving_and_tuning_need(job: JobConfig) -> None:
     manifest = load_bundle(job.bundle_dir).manifest
 

@@ -102,6 +102,7 @@ def test_every_check_is_repeated_without_torch(job: JobConfig) -> None:
         assert line in done.stdout, line
 
 
+@pytest.mark.slow
 def test_a_fused_graph_that_lost_a_fusion_is_refused(bundle: Path) -> None:
     quality = read_manifest(bundle)["quality"]
     counts = {"Attention": 3, "Gelu": 3, "LayerNormalization": 6}

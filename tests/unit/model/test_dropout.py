@@ -20,6 +20,7 @@ def test_the_share_p_is_dropped_and_the_mean_stays(p):
     assert dropped.unique().numel() == 2
 
 
+@pytest.mark.slow
 def test_torchs_seed_decides_the_draws_and_every_call_draws_anew():
     (_, one), (_, same), (_, other) = draw(0.5), draw(0.5), draw(0.5, seed=4)
     torch.manual_seed(3)

@@ -95,6 +95,7 @@ def test_padded_and_unpadded_rows_agree_within_1e_5(task, pooling):
         np.testing.assert_allclose(logits, alone, atol=1e-5, rtol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("task", "pooling"), HEADS[:2])
 def test_pairs_are_scored_as_bert_scores_them_with_both_token_types(task, pooling):
     model = build_rough_model(task=task, pooling=pooling, sep_token_id=SEP)

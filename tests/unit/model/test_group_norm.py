@@ -33,6 +33,7 @@ def rough_norm(num_channels, kind=nn.BatchNorm1d):
     return PositionGroupNorm(norm)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(3, 32), (3, 32, 5), (3, 32, 5, 4)])
 def test_it_is_groupnorm_of_every_position(shape):
     norm, values = rough_norm(32), torch.randn(shape)

@@ -50,6 +50,7 @@ def build(session, runs=None, *, concurrent_runs=1):
     return Batcher(session, limits=LIMITS, on_run=on_run, concurrent_runs=concurrent_runs)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.lists(st.integers(1, 20), max_size=6), max_size=6), st.integers(1, 3))
 def test_every_text_is_answered_once_and_in_order(calls, concurrent_runs):

@@ -3,6 +3,7 @@
 import asyncio
 import time
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_batcher import LIMITS, FakeSession, behind_a_run, build, row, until
@@ -130,6 +131,7 @@ def test_a_shadow_past_its_deadline_and_one_forgotten_are_not_run():
     assert session.groups == [[3], [3]]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 20)), max_size=30), st.integers(1, 2))
 def test_every_user_is_answered_and_no_run_mixes_shadows_with_users(asked, concurrent_runs):

@@ -31,6 +31,7 @@ def test_a_term_that_costs_nothing_is_zero(absent):
     np.testing.assert_allclose((fit.run_s, fit.token_s, fit.token_seq_s), model.cost, atol=1e-12)
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(1e-4, 10.0), min_size=len(SHAPES), max_size=len(SHAPES)))
 def test_no_cost_is_negative_and_the_errors_are_those_of_the_cells(seconds):
     cells = [

@@ -97,6 +97,7 @@ def test_while_nothing_is_answered_the_wait_grows_with_the_time(clock):
     assert waits == [1, 3, 5, 5]
 
 
+@pytest.mark.slow
 @given(
     answered=st.lists(
         st.tuples(st.floats(0, 20), st.integers(0, 10_000), st.integers(0, 10_000)), max_size=30

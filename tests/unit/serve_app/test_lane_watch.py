@@ -47,6 +47,7 @@ def watching(scenario, *, is_there=True, probe=None):
     return asyncio.run(go())
 
 
+@pytest.mark.slow
 def test_a_lane_that_answers_is_not_asked():
     async def scenario(watch, _probe):
         for _ in range(20):
@@ -59,6 +60,7 @@ def test_a_lane_that_answers_is_not_asked():
     assert (probe.count, watch.is_lost, lost) == (0, False, [])
 
 
+@pytest.mark.slow
 def test_a_lane_that_is_only_slow_is_asked_and_not_lost():
     async def scenario(watch, _probe):
         watch.begin()
@@ -72,6 +74,7 @@ def test_a_lane_that_is_only_slow_is_asked_and_not_lost():
     assert (watch.is_lost, lost) == (False, [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["raises", "waits"])
 def test_a_lane_is_not_lost_while_one_of_its_replicas_answers(how):
     async def scenario(watch, probe):

@@ -49,6 +49,7 @@ def test_requests_after_each_other_share_a_connection():
     assert body == {"text": "hello"}
 
 
+@pytest.mark.slow
 def test_requests_at_the_same_time_wait_for_no_connection():
     with TinyServer(lambda *_: answered(wait_s=0.2)) as server:
         replies = post(server.url, 40, at_once=True)
@@ -111,6 +112,7 @@ def test_chunks_and_interim_answers_are_read():
     assert [(reply.status, reply.body) for reply in replies] == [(200, b'{"a": 1}')] * 2
 
 
+@pytest.mark.slow
 def test_an_answer_that_comes_too_late_is_not_taken_for_the_next_ones():
     def slow_first(number, _):
         return answered(lane=f"lane{number}", wait_s=0.3 if number == 0 else 0.0)

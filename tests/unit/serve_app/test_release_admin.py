@@ -207,6 +207,7 @@ def test_the_port_is_not_opened_to_others_without_a_key():
         AdminServer(Admin().app, host="0.0.0.0", port=0, has_keys=False)
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_named():
     async def open_twice():
         server = AdminServer(Admin().app, host="127.0.0.1", port=0, has_keys=False)
@@ -220,6 +221,7 @@ def test_a_port_that_is_taken_is_named():
     asyncio.run(open_twice())
 
 
+@pytest.mark.slow
 def test_the_server_answers_until_it_is_stopped():
     async def ask():
         server = AdminServer(Admin().app, host="127.0.0.1", port=0, has_keys=False)

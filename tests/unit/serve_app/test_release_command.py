@@ -60,6 +60,7 @@ def shown(status, *, width=160):
     return console.file.getvalue()
 
 
+@pytest.mark.slow
 def test_start_sends_the_whole_path_and_the_plan(tmp_path, monkeypatch, capsys):
     (tmp_path / "v2").mkdir()
     plan = tmp_path / "plan.yaml"
@@ -76,6 +77,7 @@ def test_start_sends_the_whole_path_and_the_plan(tmp_path, monkeypatch, capsys):
     assert "starting" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_status_shows_weight_step_checks_and_disagreements(capsys):
     with Served(samples.FakeDesk(samples.under_way())) as url:
         code = release("status", "--url", url + "/release")
@@ -97,6 +99,7 @@ def test_status_shows_weight_step_checks_and_disagreements(capsys):
         assert words in text
 
 
+@pytest.mark.slow
 def test_a_rollback_is_told_with_its_reason_and_ids(capsys):
     with Served(samples.FakeDesk(samples.rolled_back())) as url:
         release("status", "--url", url)
@@ -119,6 +122,7 @@ def test_a_change_is_asked_for_and_shown(action, capsys):
     assert json.loads(capsys.readouterr().out)["state"] != "running"
 
 
+@pytest.mark.slow
 def test_history_lists_releases_with_why_each_ended(capsys):
     with Served(samples.FakeDesk(past=samples.history())) as url:
         assert release("history", "--url", url) == 0
@@ -133,6 +137,7 @@ def test_history_lists_releases_with_why_each_ended(capsys):
     assert whole == samples.history()
 
 
+@pytest.mark.slow
 def test_no_history_is_said(capsys):
     with Served(samples.FakeDesk()) as url:
         assert release("history", "--url", url) == 0
@@ -140,6 +145,7 @@ def test_no_history_is_said(capsys):
     assert capsys.readouterr().out == "no release has ended yet\n"
 
 
+@pytest.mark.slow
 def test_a_refusal_is_one_line_and_status_2(capsys):
     with Served(samples.FakeDesk()) as url:
         assert release("abort", "--url", url) == 2
@@ -148,6 +154,7 @@ def test_a_refusal_is_one_line_and_status_2(capsys):
     assert error == "error: the release is none, not running. Look at its status.\n"
 
 
+@pytest.mark.slow
 def test_the_key_is_sent_from_option_file_or_environment(tmp_path, monkeypatch, capsys):
     (tmp_path / "key").write_text("long-secret\n")
     with Served(samples.FakeDesk(), api_keys=["long-secret"]) as url:

@@ -115,6 +115,7 @@ def test_few_texts_and_a_missing_profile_say_nothing():
     assert found["labels"].level is DriftLevel.INCONCLUSIVE
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(3, 512), min_size=101, max_size=101).map(sorted))
 def test_every_length_has_one_class_and_edges_rise(percentiles):
     edges = length_edges(percentiles)

@@ -241,6 +241,7 @@ def histories(order):
         state = after
 
 
+@pytest.mark.slow
 @given(ORDERS)
 @settings(max_examples=300)
 def test_a_version_that_lost_its_traffic_has_none_unless_it_is_started_anew(order):
@@ -259,6 +260,7 @@ def test_a_version_that_lost_its_traffic_has_none_unless_it_is_started_anew(orde
         assert not answering & barred
 
 
+@pytest.mark.slow
 @given(ORDERS)
 @settings(max_examples=300)
 def test_the_weight_rises_by_steps_alone_and_tables_are_numbered_upwards(order):

@@ -87,6 +87,7 @@ def test_level_of_a_line_follows_whose_fault_it_was(folder, lines, headers, leve
     assert (line.levelno, line.exc_info) == (level, None)
 
 
+@pytest.mark.slow
 def test_ids_stay_with_their_requests_under_load(folder, lines):
     door = logged_door(folder)
 

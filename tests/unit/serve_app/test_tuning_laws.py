@@ -39,6 +39,7 @@ def problems(draw):
     return fits, lengths_of(sorted(tokens), counts), bounds
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(problems())
 def test_every_choice_can_be_served(problem):
@@ -76,6 +77,7 @@ def test_the_lanes_share_all_texts_and_neither_has_more_than_it_can_do(problem):
     assert choice.texts_per_s * sum(work) * choice.threads_per_replica <= bounds.cpus + 1e-9
 
 
+@pytest.mark.slow
 @given(
     tokens=st.sets(st.integers(1, 60), min_size=1, max_size=10).map(sorted),
     data=st.data(),

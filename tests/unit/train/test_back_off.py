@@ -77,6 +77,7 @@ def test_step_that_ran_out_is_that_of_a_run_with_the_lower_limit_bit_for_bit(tas
     assert cramped.shapes[-4:] == [(2, 4), (2, 6), (2, 9), (2, 10)]
 
 
+@pytest.mark.slow
 def test_run_that_goes_on_with_the_lower_limit_repeats_the_unbroken_one():
     batches, model = [build_micro_batch(LENGTHS)], build_cramped(45)
     runner = build_runner(model)
@@ -110,6 +111,7 @@ def test_gradient_after_backing_off_is_that_of_one_big_batch():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world_size", [2, 4])
 def test_one_rank_that_runs_out_lowers_the_limit_of_all(world_size, tmp_path):
     batches = split_micro_batches([build_micro_batch(LENGTHS)], 8 // world_size)

@@ -101,6 +101,7 @@ def test_same_step_written_again_replaces_its_entry(folder):
     assert len(read_manifest(folder)["checkpoints"]) == 1
 
 
+@pytest.mark.slow
 def test_checkpoint_of_a_run_holds_what_resuming_needs_and_loads_without_pickled_code(tmp_path):
     run = prepare_run(build_job(tmp_path))
     run_alone(run)

@@ -67,6 +67,7 @@ def test_training_ends_when_patience_is_over_and_is_finished(tmp_path):
     assert event.message.startswith(f"stopped after step {last} of 40: 3 measurements in a row")
 
 
+@pytest.mark.slow
 def test_resumed_run_stops_at_the_step_of_an_unbroken_one(tmp_path):
     unbroken, broken = (
         prepare_run(build_job(tmp_path / name, **STOPS)) for name in ("unbroken", "broken")
@@ -80,6 +81,7 @@ def test_resumed_run_stops_at_the_step_of_an_unbroken_one(tmp_path):
     assert timeless(broken.checkpoint_dir) == timeless(unbroken.checkpoint_dir)
 
 
+@pytest.mark.slow
 def test_two_ranks_stop_at_the_same_step(tmp_path):
     run = without_dropout(prepare_run(build_job(tmp_path, **STOPS)))
 
@@ -106,6 +108,7 @@ def test_evaluation_gets_the_weights_that_are_asked_for(tmp_path, final_weights)
     assert (f"best after step {best}" in result.summary) == (final_weights == "best")
 
 
+@pytest.mark.slow
 def test_choice_of_weights_may_change_without_another_training(tmp_path):
     job = build_job(tmp_path, **STOPS)
     write_shards(job)
@@ -119,6 +122,7 @@ def test_choice_of_weights_may_change_without_another_training(tmp_path):
     assert load_trained(job.checkpoint_dir).checkpoint_file != last
 
 
+@pytest.mark.slow
 def test_exactly_one_checkpoint_is_the_best_and_it_is_the_one_measured_best(tmp_path):
     run = prepare_run(build_job(tmp_path, validate_every_steps=1, keep_checkpoints=1, epochs=3))
 
@@ -130,6 +134,7 @@ def test_exactly_one_checkpoint_is_the_best_and_it_is_the_one_measured_best(tmp_
     assert [entry["step"] for entry in entries if entry["is_best"]] == [expected]
 
 
+@pytest.mark.slow
 def test_best_that_is_not_there_is_said(tmp_path):
     run = prepare_run(build_job(tmp_path))
     run_with(run)
@@ -158,6 +163,7 @@ def test_shards_without_validation_rows_are_refused_where_figures_are_needed(tmp
         plan_run(job, shards)
 
 
+@pytest.mark.slow
 def test_shards_without_validation_rows_are_trained_with_a_note(tmp_path, capsys):
     job = build_job(tmp_path)
     without_validation_rows(job)
@@ -177,6 +183,7 @@ def test_entity_f1_is_refused_for_labels_that_are_no_bio_tags(tmp_path):
         plan_run(job, load_shards(job.shards_dir))
 
 
+@pytest.mark.slow
 def test_best_by_another_figure_begins_anew_when_the_figure_changes(tmp_path):
     run = prepare_run(build_job(tmp_path))
     run_until(run, 6)

@@ -95,6 +95,7 @@ def test_run_killed_between_the_file_and_the_manifest_goes_on_from_the_checkpoin
     demand_same_folder(broken, unbroken)
 
 
+@pytest.mark.slow
 def test_training_killed_after_its_end_is_found_finished_and_left_alone(tmp_path):
     run = prepare_run(build_job(tmp_path))
     run_until(run, 10)
@@ -106,6 +107,7 @@ def test_training_killed_after_its_end_is_found_finished_and_left_alone(tmp_path
     assert read_manifest(run.checkpoint_dir) == before
 
 
+@pytest.mark.slow
 def test_resuming_says_from_where_and_what_was_passed_over(tmp_path):
     run = prepare_run(build_job(tmp_path))
     run_until(run, 6)
@@ -120,6 +122,7 @@ def test_resuming_says_from_where_and_what_was_passed_over(tmp_path):
     assert f"passed over {latest.name}: the file was changed after it was written" in event.message
 
 
+@pytest.mark.slow
 def test_new_training_tells_nothing(tmp_path):
     run = prepare_run(build_job(tmp_path))
 
@@ -153,6 +156,7 @@ def stop_at_6(record):
         raise StoppedError
 
 
+@pytest.mark.slow
 def test_every_rank_finds_its_own_generators_in_the_checkpoint(tmp_path):
     run = without_dropout(prepare_run(build_job(tmp_path)))
 

@@ -215,6 +215,7 @@ def test_first_notice_saves_at_once_and_the_training_goes_on(tmp_path):
     assert event.message == "the machine goes in 60 s; step 4 is saved"
 
 
+@pytest.mark.slow
 def test_notice_at_a_step_that_is_saved_anyway_writes_one_file(tmp_path):
     run = prepare_run(build_job(tmp_path, keep_checkpoints=100))
 
@@ -224,6 +225,7 @@ def test_notice_at_a_step_that_is_saved_anyway_writes_one_file(tmp_path):
     assert [entry["step"] for entry in entries] == [3, 5, 6, 9, 10]
 
 
+@pytest.mark.slow
 def test_observers_are_told_on_one_rank_in_order_and_closed_on_all(tmp_path):
     run = without_dropout(prepare_run(build_job(tmp_path)))
     listeners = [Listener(), Listener()]

@@ -120,6 +120,7 @@ def test_measured_pass_takes_what_a_real_one_takes(task, precision):
     assert (measured.autocast_bytes == 0) == (precision == "fp32")
 
 
+@pytest.mark.slow
 def test_measured_pass_takes_what_autograd_keeps_and_little_more():
     model = build_tiny_model(dropout=0.1).train()
 
@@ -138,6 +139,7 @@ def test_dropout_of_torch_keeps_a_byte_an_element_on_cuda_and_a_float_on_a_cpu()
     assert on_cpu.activations_bytes - on_cuda.activations_bytes == 3 * 64 * 100
 
 
+@pytest.mark.slow
 def test_dropout_of_the_encoder_keeps_a_byte_an_element_on_both():
     on_cpu, on_cuda = (
         measure_pass(
@@ -219,12 +221,14 @@ def test_refusal_names_both_numbers_and_the_largest_micro_batch_that_fits():
     assert 0.9 * there < fits.total_bytes <= there
 
 
+@pytest.mark.slow
 def test_cuda_devices_are_not_shared():
     ledger = build_memory_ledger(build_tiny_model(), precision="fp32", rows=4, seq_len=16)
 
     judge(ledger, there=ledger.total_bytes, num_local_workers=8, device=torch.device("cuda"))
 
 
+@pytest.mark.slow
 def test_tiny_models_are_shown_with_one_decimal():
     ledger = build_memory_ledger(build_tiny_model(), precision="fp32", rows=100, seq_len=16)
 

@@ -53,6 +53,7 @@ def noise(step):
     return random.Random(step).uniform(-1, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mb_per_step", [0.05, 0.2, 1.0])
 def test_steady_growth_under_noise_is_a_leak(mb_per_step):
     found = watch_cpu(lambda step: 800 + mb_per_step * step + 20 * abs(noise(step)))

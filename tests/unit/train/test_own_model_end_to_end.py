@@ -138,6 +138,7 @@ def test_the_last_product_alone_stays_float(tmp_path, module):
     assert names["/model/classifier/MatMul"] == "MatMul"
 
 
+@pytest.mark.slow
 def test_the_slicing_into_micro_batches_changes_no_loss(tmp_path, module):
     def losses(micro_batch):
         job = own_job(tmp_path / str(micro_batch), module, micro_batch=micro_batch)

@@ -1,3 +1,4 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +22,7 @@ def last_of_each_step(saves):
     return {step: (kind, is_best) for step, kind, is_best in saves}
 
 
+@pytest.mark.slow
 @given(SAVES, st.integers(1, 4))
 def test_entries_are_by_step_one_for_each_and_the_new_one_is_among_them_if_it_may_be(saves, keep):
     for (step, kind, is_best), entries in zip(saves, enter_all(saves, keep), strict=True):
@@ -31,6 +33,7 @@ def test_entries_are_by_step_one_for_each_and_the_new_one_is_among_them_if_it_ma
         assert step in steps or (kind == "rolling" and not is_best and len(newer) >= keep)
 
 
+@pytest.mark.slow
 @given(SAVES, st.integers(1, 4))
 def test_all_but_rolling_ones_stay_and_of_those_the_newest(saves, keep):
     for count, entries in enumerate(enter_all(saves, keep), start=1):

@@ -83,6 +83,7 @@ def test_every_reader_passes_over_garbage_in_the_middle(tmp_path):
     assert count_skipped(tmp_path) == 1
 
 
+@pytest.mark.slow
 def test_training_goes_on_over_garbage_in_its_logs(tmp_path):
     unbroken = prepare_run(build_job(tmp_path / "unbroken"))
     run_with(unbroken)

@@ -20,6 +20,7 @@ def never_fit(run):
     raise AssertionError("nothing was to be trained")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "difference"),
     [
@@ -59,6 +60,7 @@ def test_unfinished_training_on_other_rows_is_not_given_up(job):
         train(job, fit=never_fit)
 
 
+@pytest.mark.slow
 def test_force_throws_an_unfinished_training_away(job):
     leave_unfinished(job)
     firsts = []
@@ -78,6 +80,7 @@ def test_unfinished_training_of_an_older_version_is_not_given_up(job):
         train(job, fit=never_fit)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("edit", "difference"),
     [
@@ -96,6 +99,7 @@ def test_values_that_look_alike_are_told_apart(job, edit, difference):
         train(job, fit=never_fit)
 
 
+@pytest.mark.slow
 def test_training_without_a_checkpoint_is_no_loss(job, capsys):
     shards = load_shards(job.shards_dir)
     open_run(plan_run(job, shards), shards, force=False)
@@ -117,6 +121,7 @@ def test_finished_training_is_replaced_with_a_word(job, capsys):
     assert expected in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_best_by_another_figure_needs_another_training(job):
     train(with_train(job, final_weights="best"), fit=run_with)
     run = plan_run(
@@ -129,6 +134,7 @@ def test_best_by_another_figure_needs_another_training(job):
     assert opening.note.endswith("other settings: train.best_metric: loss -> accuracy")
 
 
+@pytest.mark.slow
 def test_best_of_a_training_that_never_measured_needs_another_training(job):
     train(with_train(job, validate_every_steps=0), fit=run_with)
     run = plan_run(with_train(job, final_weights="best"), load_shards(job.shards_dir))
@@ -161,6 +167,7 @@ def test_what_changes_nothing_learned_may_change_before_a_training_goes_on(job, 
     assert opening.goes_on
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("edit", "problem"),
     [
@@ -200,6 +207,7 @@ def test_finished_training_whose_weights_were_altered_goes_on_before_them(job):
     assert read_manifest(job.checkpoint_dir)["latest"] == last.name
 
 
+@pytest.mark.slow
 def test_lost_best_checkpoint_of_a_finished_training_is_told_with_the_remedy(job):
     best_of = with_train(job, final_weights="best")
     train(best_of, fit=run_with)

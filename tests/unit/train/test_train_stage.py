@@ -28,6 +28,7 @@ class InterruptedFit:
         raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_stage_trains_and_says_what_is_in_the_folder(job, capsys):
     result = train(job, fit=RecordingFit())
 
@@ -52,6 +53,7 @@ def test_finished_training_is_reused_and_force_trains_again(job):
     assert fit.first_steps == [0, 0]
 
 
+@pytest.mark.slow
 def test_settings_that_change_nothing_learned_do_not_retrain(job):
     fit = RecordingFit()
     train(job, fit=fit)
@@ -193,6 +195,7 @@ def test_shards_of_another_task_are_refused(job):
         train(other, fit=RecordingFit())
 
 
+@pytest.mark.slow
 def test_augmentation_without_a_mask_token_is_refused(job):
     path = job.shards_dir / TOKENIZER_NAME
     path.write_text(path.read_text().replace("[MASK]", "[OTHER]"))

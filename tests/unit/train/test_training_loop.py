@@ -68,6 +68,7 @@ def test_resumed_run_repeats_augmentation_token_limits_and_readers_ahead(tmp_pat
     assert unbroken.total_steps > plain.total_steps
 
 
+@pytest.mark.slow
 def test_augmentation_changes_what_is_learned_from_the_same_tokens(tmp_path):
     plain = prepare_run(build_job(tmp_path / "plain"))
     masked = prepare_run(build_job(tmp_path / "masked", augmentation={"token_dropout": 0.5}))
@@ -80,6 +81,7 @@ def test_augmentation_changes_what_is_learned_from_the_same_tokens(tmp_path):
     assert all(one.tokens == two.tokens for one, two in zip(*histories, strict=True))
 
 
+@pytest.mark.slow
 def test_run_whose_latest_checkpoint_is_truncated_goes_on_from_the_one_before(tmp_path):
     unbroken = prepare_run(build_job(tmp_path / "unbroken"))
     run_alone(unbroken)
@@ -119,6 +121,7 @@ def test_training_learns_the_task(tmp_path):
     assert sum(losses[-5:]) / 5 < 0.1
 
 
+@pytest.mark.slow
 def test_two_ranks_repeat_the_losses_of_one_without_dropout(tmp_path):
     one, two = (without_dropout(prepare_run(build_job(tmp_path / name))) for name in ("one", "two"))
     run_alone(one)

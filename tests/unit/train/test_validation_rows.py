@@ -151,6 +151,7 @@ def test_measuring_changes_nothing_learned(tmp_path):
     assert steps == {"never": [], "each epoch": [5, 10], "often": list(range(1, 11))}
 
 
+@pytest.mark.slow
 def test_last_step_is_measured_whatever_the_interval(tmp_path):
     run = prepare_run(build_job(tmp_path, validate_every_steps=4))
 
@@ -163,6 +164,7 @@ def test_last_step_is_measured_whatever_the_interval(tmp_path):
     assert [record.loss for record in best] == sorted([r.loss for r in best], reverse=True)
 
 
+@pytest.mark.slow
 def test_two_ranks_validate_save_and_end_as_one_does(tmp_path):
     one, two = (
         without_dropout(prepare_run(build_job(tmp_path / name, validate_every_steps=2)))

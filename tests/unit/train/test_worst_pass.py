@@ -24,6 +24,7 @@ def test_worst_pass_is_the_largest_of_the_first_epoch(tmp_path, settings):
     assert rows * seq_len == max(height * width for height, width in shapes)
 
 
+@pytest.mark.slow
 def test_all_ranks_refuse_a_training_that_is_too_large_for_a_device(tmp_path):
     run = prepare_run(build_job(tmp_path))
     model, _ = build_new_model(run.architecture, seed=1, pretrained=None)
