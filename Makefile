@@ -12,7 +12,7 @@ SOURCES := pipeline serve_app cluster tests
 
 export RAY_USAGE_STATS_ENABLED := 0
 
-.PHONY: help install demo test test-unit check lint fix bench test-all test-ray drills test-gpu proto check-deps lock clean
+.PHONY: help install demo test test-unit check lint fix bench test-all test-ray drills test-gpu proto check-deps lock clean check-first check-second
 
 help:  ## show these commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -47,8 +47,18 @@ lint: $(INSTALLED)  ## format, lint, types, import rules
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-check: lint  ## lint and the quicker tests that start no Ray; little over a minute
-	@$(SIDE_BY_SIDE) -m "not ray and not gpu and not perf and not slow" tests/unit tests/rules $(ARGS)
+# Side by side, since mypy has one process; each part reads only its own half of the tests.
+check: $(INSTALLED)  ## lint and the quicker tests that start no Ray; about a minute
+	@$(MAKE) --no-print-directory -j3 --output-sync=target lint check-first check-second
+
+QUICK := $(BIN)/python -m pytest -q -m "not ray and not gpu and not perf and not slow"
+FIRST := tests/rules $(addprefix tests/unit/,cluster contract data serve_app)
+
+check-first: $(INSTALLED)
+	@$(QUICK) $(FIRST) $(ARGS)
+
+check-second: $(INSTALLED)
+	@$(QUICK) tests $(addprefix --ignore=,$(FIRST) tests/integration tests/e2e tests/drills tests/perf) $(ARGS)
 
 fix: $(INSTALLED)  ## format and mend what can be mended
 	@$(BIN)/ruff check --fix $(SOURCES)
