@@ -65,7 +65,6 @@ class Batcher:
         on_run: Callable[[GroupRun], None],
         concurrent_runs: int = 1,
         clock: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         """Take the session that runs the batches.
 
@@ -75,12 +74,11 @@ class Batcher:
             on_run: is told of each run of the session.
             concurrent_runs: batches that run at once, where there are so many.
             clock: monotonic seconds.
-            wall_clock: seconds since the epoch, as deadlines are given.
         """
         self.limits = limits
         self._session = session
         self._on_run = on_run
-        self._clock, self._wall_clock = clock, wall_clock
+        self._clock = clock
         self._queue: deque[_Waiting] = deque()
         self._shadows: deque[_Waiting] = deque()
         self._queued_tokens = 0
@@ -95,7 +93,7 @@ class Batcher:
     async def score(self, rows: Sequence[LaneRow]) -> list[LaneAnswer]:
         """Return what became of each row, in order; cancelling this drops them all.
 
-        A row whose deadline passes before its run gets a ``DeadlineError``, one that the
+        A row whose time is over before its run gets a ``DeadlineError``, one that the
         model fails on an ``InferenceError``, a shadow that finds no room an
         ``OverloadedError``; none of these harms the others.
         """
@@ -207,9 +205,9 @@ class Batcher:
         return group
 
     async def _run(self, group: list[_Waiting]) -> None:
-        began_s, now = self._clock(), self._wall_clock()
+        began_s = self._clock()
         for one in group:
-            if not one.answer.done() and one.row.deadline_s <= now:
+            if not one.answer.done() and one.row.timeout_s <= began_s - one.arrived_s:
                 late = DeadlineError("the text waited longer than its request may take")
                 one.answer.set_result(_no_run(late, one, began_s))
         group = [one for one in group if not one.answer.done()]

@@ -1,5 +1,6 @@
 """What goes from the ingress to a lane and back: token rows out, logits or errors in."""
 
+import secrets
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,8 +8,13 @@ from numpy.typing import NDArray
 
 from pipeline.contract.errors import TextlaneError
 
-RowKey = tuple[str, float]
-"""Request id and deadline: clients choose ids and may use one twice, hardly at one moment."""
+RowKey = int
+"""Drawn at random for each request: clients choose request ids and may use one twice."""
+
+
+def draw_key() -> RowKey:
+    """Return a key that no other request has, on whatever host."""
+    return secrets.randbits(64)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,15 +25,14 @@ class LaneRow:
     """``int32 [seq]``."""
     request_id: str
     """The request that it belongs to; several rows may share one."""
-    deadline_s: float
-    """Seconds since the epoch after which nobody waits for it any more."""
+    key: RowKey
+    """What tells the rows of one request from those of any other."""
+    timeout_s: float
+    """Seconds after its arrival at a replica in which its run may begin. Not a time of day: the
+    clocks of two hosts differ, and one may be set while it waits.
+    """
     is_shadow: bool = False
     """Whether no user waits for it: it runs where nothing else does, or not at all."""
-
-    @property
-    def key(self) -> RowKey:
-        """What tells the rows of one request from those of any other."""
-        return (self.request_id, self.deadline_s)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,6 +1,7 @@
 """A lane as the ingress sees it: texts share calls, and Ray's failures become errors of ours."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from contextvars import Context
 from dataclasses import dataclass
@@ -12,9 +13,16 @@ from ray.serve.exceptions import BackPressureError, RayServeException
 from ray.serve.handle import DeploymentHandle
 
 from pipeline.contract.errors import NotReadyError, OverloadedError
+from serve_app.call_order import CallOrder
 from serve_app.lane_call import LaneAnswer, LaneRow, RowKey
 from serve_app.lane_watch import LaneWatch
+from serve_app.leavers import Leavers
 
+_logger = logging.getLogger(__name__)
+_TELL_S = 1.0
+"""Chosen: a replica answers within milliseconds, and one that is lost holds up the others."""
+_MOST_PASSED_OVER = 3
+"""How often texts are asked again that were passed over; chosen, twice may meet one lost host."""
 _MAX_ROWS_PER_CALL = 64
 """Rows that one call carries at most; chosen, about what two full batches hold."""
 
@@ -40,8 +48,9 @@ class RemoteLane:
         self._collected: list[_Asked] = []
         self._timer: asyncio.TimerHandle | None = None
         self._calls: set[asyncio.Task[None]] = set()
-        self._gone: list[RowKey] = []
+        self._leavers = Leavers(self._tell_gone)
         self._watch = LaneWatch(self.version, on_lost=self._give_up)
+        self._order = CallOrder()
 
     async def score(self, row: LaneRow) -> LaneAnswer:
         """Return what became of a row; cancelling this drops it.
@@ -96,11 +105,11 @@ class RemoteLane:
         try:
             if self._watch.is_lost:  # Found so after the rows were collected.
                 raise _no_replica()
+            # Scoring changes nothing, so rows of a lost replica may be asked of another.
             try:
-                await self._ask(asked)
+                await self._ask_in_turn(asked)
             except NotReadyError:
-                # Scoring changes nothing, so rows of a lost replica may be asked of another.
-                await self._ask(_still_waiting(asked))
+                await self._ask_in_turn(asked)
             is_answered = True
         except BaseException as error:
             for one in _still_waiting(asked):
@@ -109,6 +118,30 @@ class RemoteLane:
                 raise
         finally:
             self._watch.end(is_answered=is_answered)
+
+    async def _ask_in_turn(self, asked: Sequence[_Asked]) -> None:
+        for _ in range(_MOST_PASSED_OVER):
+            waiting = _still_waiting(asked)
+            if not waiting or await self._is_answered_in_turn(waiting):
+                return
+            ids = sorted({one.row.request_id for one in waiting})
+            _logger.warning("a replica does not answer; another is asked for requests %s", ids)
+        await self._ask(_still_waiting(asked))
+
+    async def _is_answered_in_turn(self, asked: Sequence[_Asked]) -> bool:
+        is_answered = False
+        try:
+            async with asyncio.timeout(None) as turn:
+                self._order.begin(turn)
+                try:
+                    await self._ask(asked)
+                    is_answered = True
+                finally:
+                    self._order.end(turn, is_answered=is_answered)
+        except TimeoutError:
+            if not turn.expired():
+                raise
+        return is_answered
 
     async def _ask(self, asked: Sequence[_Asked]) -> None:
         if not asked:
@@ -142,15 +175,17 @@ class RemoteLane:
         if not _still_waiting(asked):
             response.cancel()
             return
-        if not self._gone:
-            loop = asyncio.get_running_loop()
-            loop.call_later(self.coalesce_s, self._tell_gone, context=Context())
-        self._gone.append(one.row.key)
+        self._leavers.add(one.row.key)
 
-    def _tell_gone(self) -> None:
-        # To all replicas: a handle does not say which of them has a call.
-        gone, self._gone = self._gone, []
-        self._handle.broadcast("forget", gone)
+    async def _tell_gone(self, gone: list[RowKey]) -> None:
+        # To all replicas: a handle does not say which of them has a call. Ray sends nothing
+        # before the results are asked for.
+        told = self._handle.broadcast("forget", gone)
+        try:
+            await told.results_async(timeout_s=_TELL_S, return_exceptions=True)
+        except (TimeoutError, RayError, RayServeException) as error:
+            # Then texts run for nobody there, if it runs at all.
+            _logger.info("a replica was not told whom nobody waits for: %s", error)
 
 
 def _no_replica() -> NotReadyError:

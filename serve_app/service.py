@@ -18,7 +18,7 @@ from pipeline.contract.tokenization import TextEncoder
 from serve_app.admission import Admission
 from serve_app.answers import NO_DETAIL, AnswerDetail, build_answer
 from serve_app.encoding import EncodedRow
-from serve_app.lane_call import LaneAnswer, LaneRow
+from serve_app.lane_call import LaneAnswer, LaneRow, RowKey, draw_key
 from serve_app.limits import LaneName
 from serve_app.request_record import RequestRecord
 from serve_app.request_rows import Encoded, check_request, encode_request, places_of, texts_of
@@ -155,15 +155,15 @@ class PredictService:
         return rows
 
     async def _score(self, rows: Sequence[Encoded], record: RequestRecord) -> list[Scored]:
-        deadline_s = time.time() + record.remaining_s()
+        key = draw_key()
         if len(rows) == 1:
             # The common case, without a task of its own.
             try:
                 async with asyncio.timeout(record.remaining_s()):
-                    return [await self._score_row(rows[0], record, deadline_s)]
+                    return [await self._score_row(rows[0], record, key)]
             except TimeoutError:
                 return [_late(record)]
-        tasks = [asyncio.ensure_future(self._score_row(row, record, deadline_s)) for row in rows]
+        tasks = [asyncio.ensure_future(self._score_row(row, record, key)) for row in rows]
         try:
             done, _ = await asyncio.wait(tasks, timeout=max(0.0, record.remaining_s()))
         finally:
@@ -174,11 +174,14 @@ class PredictService:
             await asyncio.gather(*late, return_exceptions=True)
         return [task.result() if task in done else _late(record) for task in tasks]
 
-    async def _score_row(self, row: Encoded, record: RequestRecord, deadline_s: float) -> Scored:
+    async def _score_row(self, row: Encoded, record: RequestRecord, key: RowKey) -> Scored:
         if not isinstance(row, EncodedRow):
             return row
         asked = LaneRow(
-            input_ids=row.input_ids, request_id=record.request_id, deadline_s=deadline_s
+            input_ids=row.input_ids,
+            request_id=record.request_id,
+            key=key,
+            timeout_s=record.remaining_s(),
         )
         try:
             return await self._lanes[row.lane].score(asked)

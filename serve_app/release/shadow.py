@@ -10,7 +10,7 @@ from pipeline.contract.errors import InferenceError, RequestError, ServiceError
 from pipeline.contract.tokenization import TextEncoder
 from serve_app.admission import Admission
 from serve_app.encoding import EncodedRow
-from serve_app.lane_call import LaneAnswer, LaneRow
+from serve_app.lane_call import LaneAnswer, LaneRow, RowKey, draw_key
 from serve_app.limits import LaneName
 from serve_app.release.report import Comparison
 from serve_app.release.traffic import TrafficLog
@@ -43,16 +43,20 @@ class ShadowTarget:
         """
         check_request(request, self.served)
         rows = await asyncio.to_thread(encode_request, request, self.encoder, self.served)
-        deadline_s = time.time() + PATIENCE_S
+        key = draw_key()
         return rows, await asyncio.gather(
-            *(self._score(row, request_id=request_id, deadline_s=deadline_s) for row in rows)
+            *(self._score(row, request_id=request_id, key=key) for row in rows)
         )
 
-    async def _score(self, row: Encoded, *, request_id: str, deadline_s: float) -> Scored:
+    async def _score(self, row: Encoded, *, request_id: str, key: RowKey) -> Scored:
         if not isinstance(row, EncodedRow):
             return row
         asked = LaneRow(
-            input_ids=row.input_ids, request_id=request_id, deadline_s=deadline_s, is_shadow=True
+            input_ids=row.input_ids,
+            request_id=request_id,
+            key=key,
+            timeout_s=PATIENCE_S,
+            is_shadow=True,
         )
         try:
             return await self.lanes[row.lane].score(asked)

@@ -22,7 +22,8 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def client(ray_cluster, folder):
-    with gated_client(folder, request_timeout_s=TIMEOUT_S, batch_wait_timeout_ms=10) as client:
+    settings = {"request_timeout_s": TIMEOUT_S, "batch_wait_timeout_ms": 10, "coalesce_ms": 100.0}
+    with gated_client(folder, **settings) as client:
         yield client
 
 
@@ -61,6 +62,25 @@ def test_a_client_that_left_is_dropped_before_the_session_runs(client, folder, g
 
         assert [first.result().status_code, stays.result().status_code] == [200, 200]
     assert [lengths for _, lengths in runs(folder)] == ["[3]", "[4]"]
+
+
+def test_a_client_that_left_is_dropped_from_a_call_that_others_wait_for(client, folder, gate):
+    gate.write_text("all")
+    with ThreadPoolExecutor(5) as pool:
+        running = [pool.submit(client.post, PREDICT, json={"text": "good"})]
+        wait_for(lambda: len(runs(folder)) == 1)
+        running.append(pool.submit(client.post, PREDICT, json={"text": "good"}))
+        wait_for(lambda: len(runs(folder)) == 2)
+        # Within the time in which texts are collected for a call.
+        stays = pool.submit(client.post, PREDICT, json={"text": "good film"})
+        left = pool.submit(client.post, PREDICT, json={"text": "the good film is fun"}, timeout=0.5)
+        with pytest.raises(httpx.ReadTimeout):
+            left.result()
+        time.sleep(0.5)
+        gate.unlink()
+
+        assert [one.result().status_code for one in (*running, stays)] == [200, 200, 200]
+    assert [lengths for _, lengths in runs(folder)] == ["[3]", "[3]", "[4]"]
 
 
 def test_a_replica_whose_model_run_hangs_is_replaced(client, folder, gate):

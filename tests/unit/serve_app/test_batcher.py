@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from contextvars import ContextVar
 
 import numpy as np
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 from pipeline.contract.errors import DeadlineError, InferenceError
 from serve_app.batcher import Batcher
-from serve_app.lane_call import LaneRow
+from serve_app.lane_call import LaneRow, draw_key
 from serve_app.window import BatchLimits
 
 LIMITS = BatchLimits(max_batch_tokens=16, max_batch_requests=4, window_batches=2)
@@ -37,11 +36,12 @@ class FakeSession:
         return [np.array([row[0]], dtype=np.float32) for row in rows]
 
 
-def row(number, length=3, *, request_id=None, deadline_s=None):
+def row(number, length=3, *, request_id=None, timeout_s=60.0):
     return LaneRow(
         input_ids=np.full(length, number, dtype=np.int32),
         request_id=request_id or f"r{number}",
-        deadline_s=deadline_s or time.time() + 60,
+        key=draw_key(),
+        timeout_s=timeout_s,
     )
 
 
@@ -108,7 +108,7 @@ def test_a_text_past_its_deadline_is_not_run():
     async def go():
         batcher = build(session)
         first = await behind_a_run(session, batcher)
-        late = asyncio.ensure_future(batcher.score([row(1, deadline_s=time.time() - 1), row(2)]))
+        late = asyncio.ensure_future(batcher.score([row(1, timeout_s=0.0), row(2)]))
         await asyncio.sleep(0)
         session.gate.set()
         await first

@@ -1,7 +1,7 @@
 """Shadows in the queue of a lane: behind every user, bounded, never in a user's way."""
 
 import asyncio
-import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -9,17 +9,10 @@ from hypothesis import strategies as st
 from test_batcher import LIMITS, FakeSession, behind_a_run, build, row, until
 
 from pipeline.contract.errors import DeadlineError, OverloadedError
-from serve_app.lane_call import LaneRow
 
 
-def shadow(number, length=3, *, deadline_s=None):
-    asked = row(number, length, deadline_s=deadline_s)
-    return LaneRow(
-        input_ids=asked.input_ids,
-        request_id=asked.request_id,
-        deadline_s=asked.deadline_s,
-        is_shadow=True,
-    )
+def shadow(number, length=3, **given):
+    return replace(row(number, length, **given), is_shadow=True)
 
 
 def test_a_shadow_waits_until_no_user_does():
@@ -115,7 +108,7 @@ def test_a_shadow_past_its_deadline_and_one_forgotten_are_not_run():
         batcher = build(session)
         first = await behind_a_run(session, batcher)
         gone = shadow(2)
-        asked = [shadow(1, deadline_s=time.time() - 1), gone, shadow(3)]
+        asked = [shadow(1, timeout_s=0.0), gone, shadow(3)]
         shadows = asyncio.ensure_future(batcher.score(asked))
         await asyncio.sleep(0)
         batcher.forget([gone.key])

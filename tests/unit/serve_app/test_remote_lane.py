@@ -1,7 +1,6 @@
 """The ingress's side of a lane, with a handle of a known formula instead of Ray's."""
 
 import asyncio
-import time
 from contextvars import ContextVar
 from functools import partial
 
@@ -12,6 +11,7 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
 from pipeline.contract.errors import NotReadyError, OverloadedError
 from serve_app import remote_lane
+from serve_app.call_order import CallOrder
 from serve_app.lane_call import LaneAnswer, LaneRow
 from serve_app.lane_watch import LaneWatch
 from serve_app.remote_lane import RemoteLane
@@ -39,6 +39,21 @@ class NeverAnswering:
         await asyncio.sleep(60)
 
 
+class FakeBroadcast:
+    """Sends when its results are asked for, as Ray's does, and fails if one is not there."""
+
+    def __init__(self, send, deaf_replicas):
+        self._send, self._deaf_replicas = send, deaf_replicas
+
+    async def results_async(self, *, timeout_s, return_exceptions):
+        assert timeout_s < 5.0
+        assert return_exceptions
+        self._send()
+        if self._deaf_replicas:
+            raise TimeoutError
+        return [None]
+
+
 class FakeHandle:
     """Scores a row with its first token; keeps each call's rows and what was broadcast."""
 
@@ -47,6 +62,8 @@ class FakeHandle:
         self.gate = asyncio.Event()
         self.gate.set()
         self.score_rows = self
+        self.deaf_replicas = self.silent_calls = 0
+        self.silent_texts = set()
 
     def remote(self, rows):
         self.calls.append([row.input_ids[0] for row in rows])
@@ -58,10 +75,13 @@ class FakeHandle:
         return NeverAnswering()
 
     def broadcast(self, method, keys):
-        self.told.append((method, keys))
+        return FakeBroadcast(partial(self.told.append, (method, keys)), self.deaf_replicas)
 
     async def answer(self, rows):
         await self.gate.wait()
+        if self.silent_calls or self.silent_texts.intersection(row.input_ids[0] for row in rows):
+            self.silent_calls = max(0, self.silent_calls - 1)
+            await asyncio.sleep(60)
         if self.failures:
             raise self.failures.pop(0)
         return [
@@ -74,7 +94,8 @@ def row(number):
     return LaneRow(
         input_ids=np.full(3, number, dtype=np.int32),
         request_id="the same",
-        deadline_s=time.time() + number,
+        key=number,
+        timeout_s=30.0,
     )
 
 
@@ -134,6 +155,42 @@ def test_the_texts_of_a_lost_replica_are_asked_once_more(lost):
 
     assert handle.calls == [[1, 2], [1, 2]]
     assert answers == [1, 2]
+
+
+def test_texts_that_are_passed_over_are_asked_again(monkeypatch):
+    monkeypatch.setattr(remote_lane, "CallOrder", partial(CallOrder, patience_s=0.02))
+
+    async def scenario(lane, handle):
+        handle.silent_calls = 1
+        older = asyncio.ensure_future(score(lane, 1, 2))
+        for number in range(3, 13):
+            await asyncio.sleep(0.01)
+            assert await asyncio.wait_for(score(lane, number), 1.0) == [number]
+        return await asyncio.wait_for(older, 1.0)
+
+    handle, answers = with_lane(scenario, coalesce_s=0.0)
+
+    assert handle.calls.count([1, 2]) == 2
+    assert answers == [1, 2]
+
+
+def test_texts_that_are_passed_over_time_and_again_wait_for_their_last_call(monkeypatch):
+    monkeypatch.setattr(remote_lane, "CallOrder", partial(CallOrder, patience_s=0.0))
+
+    async def scenario(lane, handle):
+        handle.silent_texts = {1}
+        older = asyncio.ensure_future(score(lane, 1))
+        for number in range(2, 22):
+            await asyncio.sleep(0.002)
+            await score(lane, number)
+        handle.silent_texts = set()
+        assert not older.done()
+        older.cancel()
+        await asyncio.gather(older, return_exceptions=True)
+
+    handle, _ = with_lane(scenario, coalesce_s=0.0)
+
+    assert handle.calls.count([1]) == 4
 
 
 def test_two_lost_replicas_are_an_error_that_says_what_to_do():
@@ -202,7 +259,7 @@ def test_the_lane_is_told_of_the_one_that_left_and_the_others_get_their_answers(
     assert answers == [2]
     ((method, keys),) = handle.told
     assert method == "forget"
-    assert [key[0] for key in keys] == ["the same"]
+    assert keys == [1]
 
 
 def test_a_call_belongs_to_no_request_since_ray_cancels_those_of_one_that_left():
