@@ -94,7 +94,7 @@ RAY_TRAIN_WORKS = "checkpoint/*.pt"
     [
         ("prepare", RAY_STARTS, "its whole group"),
         pytest.param("prepare", RAY_DATA_WORKS, "the command", marks=pytest.mark.drill),
-        ("train", RAY_TRAIN_WORKS, "its whole group"),
+        pytest.param("train", RAY_TRAIN_WORKS, "its whole group", marks=pytest.mark.drill),
     ],
 )
 def test_sigterm_stops_a_stage_on_ray_as_ctrl_c_does(tmp_path, scratch, command, sign, to):
