@@ -36,7 +36,8 @@ ON_RAY := ray and not gpu and not perf and not drill
 test: test-unit  ## all tests without Ray and the quicker ones with it; under ten minutes
 	@$(BIN)/python -m pytest -m "$(ON_RAY) and not slow" $(ARGS)
 
-test-all: test-unit test-ray  ## all tests that need no GPU, as CI does; under twenty minutes
+test-all: test-unit  ## all tests that need no GPU, as CI does; under twenty minutes
+	@$(MAKE) --no-print-directory test-ray
 
 test-unit: $(INSTALLED)  ## all tests that start no Ray
 	@$(SIDE_BY_SIDE) -m "not ray and not gpu and not perf" $(ARGS)

@@ -18,7 +18,8 @@ from serve_app.lane_call import LaneAnswer, LaneRow, RowKey
 from serve_app.lane_watch import LaneWatch
 from serve_app.leavers import Leavers
 
-_logger = logging.getLogger(__name__)
+# What is logged here stands in the replica's own file, which Ray's dashboard shows.
+_logger = logging.getLogger("ray.serve")
 _TELL_S = 1.0
 """Chosen: a replica answers within milliseconds, and one that is lost holds up the others."""
 _MOST_PASSED_OVER = 3

@@ -18,6 +18,12 @@ class Calls:
         await asyncio.sleep(0.0)
         return answer, waiting
 
+    async def send_and_end(self, name, *, is_answered):
+        answer, waiting = await self.send(name)
+        answer.set_result(is_answered)
+        await waiting
+        await asyncio.sleep(0.001)
+
     async def _wait(self, name, answer):
         is_answered = False
         try:
@@ -49,10 +55,7 @@ def test_an_answer_ends_the_calls_that_are_much_older_and_no_other():
         await calls.send("old as well")
         await asyncio.sleep(0.06)
         await calls.send("young")
-        answer, waiting = await calls.send("answered")
-        answer.set_result(True)
-        await waiting
-        await asyncio.sleep(0.001)
+        await calls.send_and_end("answered", is_answered=True)
 
     assert run(scenario) == ["old", "old as well"]
 
@@ -73,10 +76,7 @@ def test_a_call_that_failed_is_no_answer():
     async def scenario(calls):
         await calls.send("old")
         await asyncio.sleep(0.06)
-        answer, waiting = await calls.send("failed")
-        answer.set_result(False)
-        await waiting
-        await asyncio.sleep(0.001)
+        await calls.send_and_end("failed", is_answered=False)
 
     assert run(scenario) == []
 

@@ -1,6 +1,7 @@
 """The ingress's side of a lane, with a handle of a known formula instead of Ray's."""
 
 import asyncio
+import logging
 from contextvars import ContextVar
 from functools import partial
 
@@ -157,7 +158,7 @@ def test_the_texts_of_a_lost_replica_are_asked_once_more(lost):
     assert answers == [1, 2]
 
 
-def test_texts_that_are_passed_over_are_asked_again(monkeypatch):
+def test_texts_that_are_passed_over_are_asked_again_and_the_log_names_them(monkeypatch, caplog):
     monkeypatch.setattr(remote_lane, "CallOrder", partial(CallOrder, patience_s=0.02))
 
     async def scenario(lane, handle):
@@ -172,6 +173,8 @@ def test_texts_that_are_passed_over_are_asked_again(monkeypatch):
 
     assert handle.calls.count([1, 2]) == 2
     assert answers == [1, 2]
+    (line,) = [one.getMessage() for one in caplog.records if one.name == "ray.serve"]
+    assert line == "a replica does not answer; another is asked for requests ['the same']"
 
 
 def test_texts_that_are_passed_over_time_and_again_wait_for_their_last_call(monkeypatch):
@@ -260,6 +263,26 @@ def test_the_lane_is_told_of_the_one_that_left_and_the_others_get_their_answers(
     ((method, keys),) = handle.told
     assert method == "forget"
     assert keys == [1]
+
+
+def test_a_replica_that_cannot_be_told_of_leavers_is_logged_and_harms_no_others(caplog):
+    caplog.set_level(logging.INFO, logger="ray.serve")
+
+    async def scenario(lane, handle):
+        handle.deaf_replicas = 1
+        handle.gate.clear()
+        leaver = asyncio.ensure_future(lane.score(row(1)))
+        stays = asyncio.ensure_future(score(lane, 2))
+        await asyncio.sleep(0.005)
+        leaver.cancel()
+        await asyncio.sleep(0.02)
+        handle.gate.set()
+        return await stays
+
+    _, answers = with_lane(scenario)
+
+    assert answers == [2]
+    assert "was not told whom nobody waits for" in caplog.text
 
 
 def test_a_call_belongs_to_no_request_since_ray_cancels_those_of_one_that_left():
