@@ -9,7 +9,8 @@ from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
 KUBERAY = yaml.safe_load((Path(__file__).parent / "assets/kuberay_1_6_2.yml").read_text())
-KUBERNETES = "1.35.0"
+# The oldest that the manifests promise, and the newest that is known here.
+KUBERNETES = ("1.32.0", "1.37.0")
 _PLAIN = {"string": str, "boolean": bool, "integer": int, "number": (int, float)}
 _GROUPS = ("io.k8s.api.core.v1", "io.k8s.apimachinery.pkg.apis.meta.v1")
 
@@ -22,9 +23,9 @@ def kubernetes_is_here():
 class ManifestChecker:
     """Finds what the API server would drop or refuse."""
 
-    def __init__(self):
+    def __init__(self, kubernetes):
         package = Path(find_spec("kubernetes_validate").submodule_search_locations[0])
-        self._folder = package / f"kubernetes-json-schema/v{KUBERNETES}-local-strict"
+        self._folder = package / f"kubernetes-json-schema/v{kubernetes}-local-strict"
         definitions = json.loads((self._folder / "_definitions.json").read_text())
         self._names = definitions["$defs"]
         self._id = definitions["$id"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from manifest_checks import ManifestChecker, kubernetes_is_here
+from manifest_checks import KUBERNETES, ManifestChecker, kubernetes_is_here
 
 from cluster.ray_settings import RAY_SETTINGS
 from cluster.serve_config import read_serve_file
@@ -25,6 +25,8 @@ OBJECTS = [
 RAY_KINDS = {"RayCluster": (), "RayJob": ("rayClusterSpec",), "RayService": ("rayClusterConfig",)}
 # The Prometheus Operator's own kind; its schema is in no package that could be used here.
 UNCHECKED = {"PodMonitor"}
+SUBMITTER = "submitterPodTemplate"
+OURS = {"app.kubernetes.io/part-of": "textlane"}
 
 
 def read(name):
@@ -51,7 +53,8 @@ def groups_of(cluster):
 
 def pod_templates(manifest):
     if manifest["kind"] in RAY_KINDS:
-        return [group["template"] for group in groups_of(cluster_of(manifest))]
+        submitters = [manifest["spec"][key] for key in manifest["spec"] if key == SUBMITTER]
+        return [*submitters, *(group["template"] for group in groups_of(cluster_of(manifest)))]
     return [manifest["spec"]["template"]] if manifest["kind"] == "StatefulSet" else []
 
 
@@ -62,11 +65,11 @@ PODS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def checker():
+@pytest.fixture(scope="module", params=KUBERNETES)
+def checker(request):
     if not kubernetes_is_here():
         pytest.skip("kubernetes-validate is not installed: pip install -e '.[dev]'")
-    return ManifestChecker()
+    return ManifestChecker(request.param)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +155,8 @@ def test_pods_run_as_nobody_special_with_probes_and_limits(pod):
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert not container["securityContext"]["allowPrivilegeEscalation"]
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-    assert {"readinessProbe", "livenessProbe"} <= container.keys()
+    if pod.get("restartPolicy") != "Never":  # Who runs once is probed by nobody.
+        assert {"readinessProbe", "livenessProbe"} <= container.keys()
     assert {"cpu", "memory"} <= limits.keys()
     # Ray counts what the limit says; less memory behind it would be an eviction.
     assert requests["memory"] == limits["memory"]
@@ -177,6 +181,58 @@ def test_secrets_come_by_reference_and_no_variable_of_ray_is_unlisted(pod):
         if re.search("TOKEN|KEY|PASSWORD|SECRET", name):
             assert "value" not in variable
             assert "secretKeyRef" in variable["valueFrom"]
+
+
+def variables(group):
+    (container,) = group["template"]["spec"]["containers"]
+    return {one["name"]: one for one in container.get("env", [])}
+
+
+def test_the_keys_are_wherever_the_application_may_be_built():
+    # Settings are read once, in a task that Ray Serve may run on any node, the head's too.
+    name = "TEXTLANE_SERVE__API_KEYS"
+    groups = groups_of(cluster_of(read("rayservice.yaml")))
+
+    given = [variables(group)[name]["valueFrom"]["secretKeyRef"] for group in groups]
+
+    assert given == [{"name": "textlane-api-keys", "key": "keys", "optional": True}] * 3
+
+
+def served_settings():
+    config = yaml.safe_load(read("rayservice.yaml")["spec"]["serveConfigV2"])
+    return settings_from_arguments(config["applications"][0]["args"])
+
+
+def test_the_release_desk_can_write_and_nobody_can_change_the_bundle():
+    settings = served_settings()
+    claims = {
+        one["metadata"]["name"]
+        for one in yaml.safe_load_all((FOLDER / "shared_volume.yaml").read_text())
+    }
+    for group in groups_of(cluster_of(read("rayservice.yaml"))):
+        pod = group["template"]["spec"]
+        volumes = {one["name"]: one.get("persistentVolumeClaim") for one in pod["volumes"]}
+        writable, kept = {}, set()
+        for mount in pod["containers"][0]["volumeMounts"]:
+            writable[mount["mountPath"]] = not mount.get("readOnly", False)
+            claim = volumes[mount["name"]]
+            if claim:
+                kept.add(mount["mountPath"])
+                assert claim["claimName"] in claims
+                assert claim.get("readOnly", False) != writable[mount["mountPath"]]
+        assert "/" + settings.release_folder.parts[1] in kept
+        assert writable["/" + settings.release_folder.parts[1]]
+        assert not writable["/" + Path(settings.bundle).parts[1]]
+
+
+def test_ray_serve_takes_what_is_served():
+    from ray.serve.schema import ServeDeploySchema  # Seconds, which other tests need not wait.
+
+    config = yaml.safe_load(read("rayservice.yaml")["spec"]["serveConfigV2"])
+
+    ServeDeploySchema.model_validate(config)
+    # It passes over what it does not know.
+    assert config.keys() <= ServeDeploySchema.model_fields.keys()
 
 
 def test_what_is_served_is_a_good_serve_file_with_good_settings(tmp_path):
@@ -218,7 +274,7 @@ def test_the_job_runs_a_file_of_job_configs_and_keeps_its_output_on_the_volume()
 
 def test_only_pods_of_textlane_reach_rays_own_ports():
     policy, redis = yaml.safe_load_all((FOLDER / "network_policy.yaml").read_text())
-    ours = {"podSelector": {"matchLabels": {"app.kubernetes.io/part-of": "textlane"}}}
+    ours = {"podSelector": {"matchLabels": OURS}}
 
     all_ports = [rule["from"] for rule in policy["spec"]["ingress"] if "ports" not in rule]
     to_everybody = [
@@ -229,10 +285,40 @@ def test_only_pods_of_textlane_reach_rays_own_ports():
     assert all_ports == [[ours]]
     assert to_everybody == [[8000]]
     assert [rule["from"] for rule in redis["spec"]["ingress"]] == [[ours]]
+    # KubeRay labels each of its pods, whosever it is: that would be a way in.
+    assert "created-by" not in str(policy["spec"]["ingress"])
+
+
+@pytest.mark.parametrize("name", ["raycluster.yaml", "rayjob.yaml", "rayservice.yaml"])
+def test_the_network_policy_selects_every_pod_a_jobs_submitter_too(name):
+    templates = pod_templates(read(name))
+
+    assert all(template["metadata"]["labels"].items() >= OURS.items() for template in templates)
+    assert len(templates) == (4 if name == "rayjob.yaml" else 3)
 
 
 @pytest.mark.parametrize("cluster", CLUSTERS)
-def test_the_network_policy_selects_every_pod(cluster):
-    for group in groups_of(cluster):
-        labels = group["template"]["metadata"]["labels"]
-        assert labels["app.kubernetes.io/part-of"] == "textlane"
+def test_prometheus_may_ask_every_process_that_has_metrics(cluster):
+    monitor = read("pod_monitor.yaml")["spec"]
+    policy, _ = yaml.safe_load_all((FOLDER / "network_policy.yaml").read_text())
+    opened = {
+        port["port"]
+        for rule in policy["spec"]["ingress"]
+        if any("monitoring" in str(one) for one in rule["from"])
+        for port in rule["ports"]
+    }
+    head, *workers = [
+        {
+            port["name"]: port["containerPort"]
+            for port in group["template"]["spec"]["containers"][0]["ports"]
+        }
+        for group in groups_of(cluster)
+    ]
+
+    asked = {endpoint["port"] for endpoint in monitor["podMetricsEndpoints"]}
+    assert asked == {"metrics", "as-metrics", "dash-metrics"}
+    # Ray's own defaults (ray/_private/ray_constants.py, autoscaler and dashboard constants).
+    assert {head[name] for name in asked} == {8080, 44217, 44227} == opened
+    assert all(ports["metrics"] == 8080 for ports in workers)
+    assert monitor["selector"]["matchLabels"] == OURS
+    assert all(endpoint["honorLabels"] for endpoint in monitor["podMetricsEndpoints"])
