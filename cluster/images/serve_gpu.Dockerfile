@@ -11,7 +11,7 @@ RUN python -c "import pathlib, tomllib; \
     print(*p['dependencies'], *cpu, *gpu, sep='\n')" > /requirements.txt
 
 FROM python:3.11-slim-bookworm
-RUN apt-get update && apt-get install -y --no-install-recommends libgomp1 wget \
+RUN apt-get update && apt-get install -y --no-install-recommends libgomp1 openssh-client rsync wget \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --uid 1000 --create-home textlane
 COPY constraints.txt /opt/constraints.txt
@@ -29,10 +29,13 @@ ENV RAY_USAGE_STATS_ENABLED="0" \
     RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S="1" \
     RAY_USE_UVLOOP="0" \
     RAY_SERVE_GRPC_MAX_MESSAGE_SIZE="16777216"
-ENV PYTHONPATH="/opt/textlane" PYTHONUNBUFFERED="1"
+ENV PYTHONUNBUFFERED="1"
+COPY pyproject.toml README.md LICENSE /opt/textlane/
 COPY pipeline /opt/textlane/pipeline
 COPY cluster /opt/textlane/cluster
 COPY serve_app /opt/textlane/serve_app
+# The command `textlane`.
+RUN pip install --no-cache-dir --no-deps -e /opt/textlane
 USER 1000
 WORKDIR /home/textlane
 EXPOSE 8000

@@ -11,7 +11,7 @@ RUN python -c "import pathlib, tomllib; \
     > /requirements.txt
 
 FROM python:3.11-slim-bookworm
-RUN apt-get update && apt-get install -y --no-install-recommends libgomp1 wget \
+RUN apt-get update && apt-get install -y --no-install-recommends libgomp1 openssh-client rsync wget \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --uid 1000 --create-home textlane
 COPY constraints.txt /opt/constraints.txt
@@ -30,10 +30,14 @@ ENV RAY_USAGE_STATS_ENABLED="0" \
     RAY_TRAIN_HEALTH_CHECK_INTERVAL_S="0.5" \
     RAY_TRAIN_ENABLE_PREEMPTION_WATCHER="1" \
     RAY_TRAIN_ENABLE_STATE_TRACKING="1"
-ENV PYTHONPATH="/opt/textlane" PYTHONUNBUFFERED="1"
+ENV PYTHONUNBUFFERED="1"
+COPY pyproject.toml README.md LICENSE /opt/textlane/
 COPY pipeline /opt/textlane/pipeline
 COPY cluster /opt/textlane/cluster
+COPY serve_app /opt/textlane/serve_app
 COPY job_configs /opt/textlane/job_configs
+# The command `textlane`.
+RUN pip install --no-cache-dir --no-deps -e /opt/textlane
 USER 1000
 WORKDIR /home/textlane
 CMD ["python", "-m", "pipeline", "--help"]

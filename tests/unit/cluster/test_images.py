@@ -101,6 +101,27 @@ def test_every_copied_path_exists_and_reaches_the_builder(name):
     sent = (ROOT / ".dockerignore").read_text().split()
     for kind, rest in instructions(name):
         if kind == "COPY" and not rest.startswith("--from="):
-            source = rest.split()[0]
-            assert (ROOT / source).exists()
-            assert f"!{source}" in sent
+            *sources, _ = rest.split()
+            for source in sources:
+                assert (ROOT / source).exists()
+                assert f"!{source}" in sent
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_has_the_command_textlane_with_every_package_that_pyproject_names(name):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    packages = {one.partition(".")[0] for one in project["tool"]["setuptools"]["packages"]}
+    files = {project["project"]["readme"], *project["project"]["license-files"], "pyproject.toml"}
+    steps = [rest for kind, rest in instructions(name) if kind in {"COPY", "RUN"}]
+
+    copied = {word for rest in steps if rest.endswith("/opt/textlane/") for word in rest.split()}
+    assert files <= copied
+    assert {f"{one} /opt/textlane/{one}" for one in packages} <= set(steps)
+    assert steps[-1] == "pip install --no-cache-dir --no-deps -e /opt/textlane"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rays_launcher_finds_what_it_calls_in_a_container(name):
+    (system,) = [rest for kind, rest in instructions(name) if "apt-get install" in rest]
+
+    assert {"openssh-client", "rsync"} <= set(system.split())

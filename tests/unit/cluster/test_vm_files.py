@@ -64,8 +64,27 @@ def test_the_version_of_ray_is_the_pinned_one_and_its_settings_are_listed(text):
     assert set(re.findall(r"\bRAY_\w+", text)) - own <= {setting.name for setting in RAY_SETTINGS}
 
 
-def test_machines_of_the_cloud_are_reached_by_ssh_alone():
+def cloud():
     (config,) = [c.values[0] for c in CONFIGS if c.values[0]["provider"]["type"] == "aws"]
+    return config
+
+
+def test_only_the_head_may_start_machines_and_has_what_it_needs_for_it():
+    types = cloud()["available_node_types"]
+
+    profiles = {
+        name: one["node_config"]["IamInstanceProfile"]["Name"] for name, one in types.items()
+    }
+    assert profiles == {"head": "textlane-head", "cpu": "textlane-node", "gpu": "textlane-node"}
+    assert "iam:PassRole" in TEXT_OF["aws"]
+    (command,) = cloud()["head_setup_commands"]
+    assert re.search(r"boto3==\d+\.\d+\.\d+$", command)
+    # Ray's own default would add a nightly wheel of another version where it found no Ray.
+    assert cloud()["setup_commands"] == []
+
+
+def test_machines_of_the_cloud_are_reached_by_ssh_alone():
+    config = cloud()
 
     opened = config["provider"]["security_group"]["IpPermissions"]
     assert [(rule["FromPort"], rule["ToPort"]) for rule in opened] == [(22, 22)]
