@@ -17,6 +17,8 @@ import pytest
 from checkout import ROOT, copy_checkout, environment, heed_interrupts, home_beside, left_running
 from submitted import drill
 
+from cluster.listening import listening_ports
+
 pytestmark = pytest.mark.ray
 
 COMMANDS = re.findall(r"```bash\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)
@@ -72,7 +74,7 @@ def running(command, checkout, scratch, url, up=(httpx.codes.OK,)):
         )
         try:
             wait_for(url, process, checkout, up)
-            yield
+            yield process.pid
         finally:
             process.send_signal(signal.SIGINT)
             try:
@@ -248,11 +250,12 @@ def test_a_submitted_job_runs_on_a_cluster_and_goes_on_when_killed_with_its_disk
     (checkout / "data").mkdir(exist_ok=True)
     (checkout / "data/large.bin").write_bytes(b"\0" * 1024)
     run(command_like("ray get-auth-token"), checkout, scratch)
-    start = command_like("RAY_AUTH_MODE=token ray start")
+    start = command_like("RAY_AUTH_MODE=token RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 ray start")
 
     # Ray asks for a token here, which its own commands know; being asked means it is up.
     up = (httpx.codes.OK, httpx.codes.UNAUTHORIZED)
-    with running(start, checkout, scratch, "http://127.0.0.1:8265/api/version", up):
+    with running(start, checkout, scratch, "http://127.0.0.1:8265/api/version", up) as pid:
+        listening = {port.address for port in listening_ports(pid)}
         output = run(command_like("RAY_AUTH_MODE=token ray job submit"), checkout, scratch)
         train_runs = told_runs(run(command_like("ray get-auth-token"), checkout, scratch).strip())
         uploads = [p for p in scratch.rglob("_ray_pkg_*") if p.is_dir() and p.name[9:].isalnum()]
@@ -261,6 +264,7 @@ def test_a_submitted_job_runs_on_a_cluster_and_goes_on_when_killed_with_its_disk
             lambda command: run(command, checkout, scratch), tmp_path, scratch
         )
 
+    assert listening == {"127.0.0.1"}
     assert "succeeded" in output
     assert "export" in output
     assert [one["status"] for one in train_runs] == ["FINISHED"]
@@ -287,7 +291,7 @@ def test_every_readme_command_is_run_by_a_test_here():
         "textlane tune",
         "TEXTLANE_TRAIN__BASE_LR",
         "ray get-auth-token",
-        "RAY_AUTH_MODE=token ray start",
+        "RAY_AUTH_MODE=token RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 ray start",
         "RAY_AUTH_MODE=token ray job submit",
         "make check",  # What runs these tests; it is not run inside itself.
     )
