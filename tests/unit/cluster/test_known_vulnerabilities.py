@@ -1,6 +1,7 @@
 """Pins are looked up in one request, and what could not be checked never looks clean."""
 
 import json
+import re
 from pathlib import Path
 
 import httpx
@@ -33,6 +34,23 @@ def test_every_pin_of_ours_is_read():
 
     assert ("ray", "2.60.0") in pins
     assert len(pins) > 100
+
+
+def test_the_pins_of_every_extra_and_of_the_build_are_read():
+    pins = read_pins(ROOT / "pyproject.toml")
+
+    assert {"setuptools", "numpy", "onnxruntime-gpu", "nvidia-ml-py", "ray"} <= {n for n, _ in pins}
+    assert ("ray", "2.60.0") in pins
+
+
+def test_make_looks_up_everything_that_it_installs():
+    makefile = (ROOT / "Makefile").read_text()
+    (line,) = re.findall(r"-m cluster.known_vulnerabilities (.*)", makefile)
+    pinned = re.findall(r"^(\w+) := \S+==", makefile, flags=re.M)
+
+    assert line.split() == ["constraints.txt", "pyproject.toml", *(f"$({n})" for n in pinned)]
+    # Nothing is installed by a pin that is written elsewhere.
+    assert not re.findall(r"install .*==", makefile)
 
 
 def test_all_pins_go_in_one_request_and_findings_name_package_and_page():
@@ -83,6 +101,30 @@ def test_a_file_that_is_not_of_pins_is_refused(tmp_path, text, message):
         read_pins(path)
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "has no pins"),
+        ("[project", "cannot be read"),
+        ('[project]\ndependencies = ["a>=1"]', "project.dependencies: not a pin"),
+        ("[project.optional-dependencies]\nx = [7]", "project.optional-dependencies.x: not a pin"),
+    ],
+)
+def test_a_project_that_pins_nothing_is_refused(tmp_path, text, message):
+    path = tmp_path / "pyproject.toml"
+    path.write_text(text)
+
+    with pytest.raises(ConfigError, match=message):
+        read_pins(path)
+
+
+@pytest.mark.parametrize("word", ["a==", "==1", "a==1;x", "a ==1", "a==1==2"])
+def test_a_word_that_is_not_a_pin_is_refused(word, capsys):
+    assert main([word]) == 2
+
+    assert "not a pin" in capsys.readouterr().err
+
+
 def test_a_file_that_is_not_there_or_not_text_is_refused(tmp_path):
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
 
@@ -94,8 +136,12 @@ def test_a_file_that_is_not_there_or_not_text_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("answer", "status", "said"),
     [
-        ({"results": [{}, {}]}, 0, "2 pins of pins.txt checked: 0 with known vulnerabilities"),
-        ({"results": [{}, {"vulns": [ADVISORY]}]}, 1, "bad==2.0: PYSEC-2024-1, https://osv.dev/"),
+        ({"results": [{}, {}, {}]}, 0, "3 pins checked: 0 with known vulnerabilities"),
+        (
+            {"results": [{}, {"vulns": [ADVISORY]}, {}]},
+            1,
+            "bad==2.0: PYSEC-2024-1, https://osv.dev/",
+        ),
     ],
 )
 def test_the_status_tells_what_was_found(tmp_path, monkeypatch, capsys, answer, status, said):
@@ -107,7 +153,8 @@ def test_the_status_tells_what_was_found(tmp_path, monkeypatch, capsys, answer, 
         lambda pins: find_vulnerabilities(pins, transport=osv(answer)),
     )
 
-    assert main([str(path)]) == status
+    # A pin that is named twice is asked for once.
+    assert main([str(path), "more==3.0", "good==1.0"]) == status
 
     assert said in capsys.readouterr().out
 
