@@ -15,7 +15,8 @@ LANES = {"short": "ShortLane", "long": "LongLane"}
 SLOW_INIT_S = 2.0
 SLOW_STARTUP_S = 20.0
 """Both are bucket edges of Ray's histograms, which are in milliseconds."""
-_PREDICT = "/v1/predict"
+_PREDICT = ("/v1/predict", "/textlane.v1.Predictor/Predict")
+"""Both doors, HTTP and gRPC."""
 _LATENCY, _STAGE = "ray_textlane_request_latency_seconds", "ray_textlane_stage_latency_seconds"
 _REQUESTS, _SETTING = "ray_textlane_requests_total", "ray_textlane_setting"
 _LONGEST = "ray_textlane_batch_longest_tokens"
@@ -51,13 +52,12 @@ def _observe_lane(window: Window, counted: Window, *, lane: str, is_live: bool) 
     busy_s = window.increase("ray_textlane_session_seconds_total", lane=lane)
     ready_s = window.seconds * max(replicas, 1)
     life = window.since_start()
-    answered = {"path": _PREDICT, "lane": lane}
     return LaneObservation(
         replicas=replicas,
         settings=_settings(window, lane),
-        requests=round(counted.increase(_REQUESTS, **answered)),
-        p50_s=counted.quantile(_LATENCY, 0.5, **answered),
-        p99_s=counted.quantile(_LATENCY, 0.99, **answered),
+        requests=round(counted.increase(_REQUESTS, path=_PREDICT, lane=lane)),
+        p50_s=counted.quantile(_LATENCY, 0.5, path=_PREDICT, lane=lane),
+        p99_s=counted.quantile(_LATENCY, 0.99, path=_PREDICT, lane=lane),
         queue_p99_s=counted.quantile(_STAGE, 0.99, stage="queue", lane=lane),
         session_p50_s=counted.quantile(_STAGE, 0.5, stage="session", lane=lane),
         session_p99_s=counted.quantile(_STAGE, 0.99, stage="session", lane=lane),

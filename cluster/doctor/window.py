@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from cluster.doctor.samples import Sample, Scrape
 
 _Series = tuple[str, tuple[tuple[str, str], ...]]
+_Wanted = str | tuple[str, ...]
+"""The value that a label must have, or those of which it may have any."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,11 +26,11 @@ class Window:
         nothing = Scrape(time_s=self.scrapes[0].time_s, samples=())
         return Window(scrapes=[nothing, self.scrapes[-1]])
 
-    def increase(self, name: str, **labels: str) -> float:
+    def increase(self, name: str, **labels: _Wanted) -> float:
         """Return by how much a counter grew, over all its series with these labels."""
         return sum(self.increase_by(name, "", **labels).values())
 
-    def increase_by(self, name: str, key: str, **labels: str) -> dict[str, float]:
+    def increase_by(self, name: str, key: str, **labels: _Wanted) -> dict[str, float]:
         """Return value of the label ``key`` → increase; a counter that fell began anew at 0.
 
         A series that was not there before began at 0 as well: its process has just begun.
@@ -46,21 +48,21 @@ class Window:
                 before[series] = value
         return found
 
-    def gauges(self, name: str, **labels: str) -> list[list[Sample]]:
+    def gauges(self, name: str, **labels: _Wanted) -> list[list[Sample]]:
         """Return the samples of a gauge in each scrape; none where it was not told."""
         return [list(_matching(scrape, name, labels)) for scrape in self.scrapes]
 
-    def most(self, name: str, **labels: str) -> float:
+    def most(self, name: str, **labels: _Wanted) -> float:
         """Return the greatest value that a gauge had; 0 where it was never told."""
         values = [sample.value for told in self.gauges(name, **labels) for sample in told]
         return max(values, default=0.0)
 
-    def last(self, name: str, **labels: str) -> list[Sample]:
+    def last(self, name: str, **labels: _Wanted) -> list[Sample]:
         """Return the samples of a gauge where it was told last; Ray drops what is not repeated."""
         told = [samples for samples in self.gauges(name, **labels) if samples]
         return told[-1] if told else []
 
-    def quantile(self, name: str, share: float, **labels: str) -> float | None:
+    def quantile(self, name: str, share: float, **labels: _Wanted) -> float | None:
         """Return a quantile of a histogram's increase, as Prometheus reckons it; None of nothing.
 
         Within a bucket values are taken as spread evenly; over the last edge it is that edge.
@@ -87,12 +89,13 @@ def quantile_of(counts: Mapping[float, float], share: float) -> float | None:
     return low
 
 
-def _matching(scrape: Scrape, name: str, labels: Mapping[str, str]) -> list[Sample]:
+def _matching(scrape: Scrape, name: str, labels: Mapping[str, _Wanted]) -> list[Sample]:
+    wanted = {key: (value,) if isinstance(value, str) else value for key, value in labels.items()}
     return [
         sample
         for sample in scrape.samples
         if sample.name == name
-        and all(sample.labels.get(key) == value for key, value in labels.items())
+        and all(sample.labels.get(key) in values for key, values in wanted.items())
     ]
 
 

@@ -10,6 +10,7 @@ from cluster.doctor.diagnosis import diagnose
 from cluster.doctor.observations import Observations
 from cluster.doctor.samples import Sample, Scrape
 from cluster.doctor.serving_view import observe_serving
+from serve_app.rpc.predictor import PREDICT_METHOD
 
 HEALTHY = "batch_not_forming.cured"
 
@@ -121,6 +122,22 @@ def test_requests_fail_is_named_by_outcome_and_not_for_the_senders_faults():
     assert finding.figures["inference_failed"] == 500
     assert findings_of(failing("inference_failed", 5.0)) == {}
     assert findings_of(failing("text_too_long", 500.0)) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("symptom", DRILLS)
+def test_texts_that_come_by_grpc_show_the_same_symptoms(symptom):
+    def by_grpc(sample):
+        is_http = sample.labels.get("path") == "/v1/predict"
+        return replace(
+            sample, labels={**sample.labels, "path": PREDICT_METHOD} if is_http else sample.labels
+        )
+
+    for kind in ("sick", "cured"):
+        scrapes = read_recording(f"{symptom}.{kind}")
+        moved = [replace(one, samples=tuple(map(by_grpc, one.samples))) for one in scrapes]
+
+        assert findings_of(moved) == findings_of(scrapes)
 
 
 def test_without_requests_the_whole_life_is_judged_and_no_rate():
