@@ -11,7 +11,8 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,35 @@ def _check_file(config: dict[str, Any]) -> None:
             value=mistake["input"],
             remedy="Correct it there.",
         ) from None
+    for place, name, known in _unknown_names(config):
+        near = get_close_matches(name, known, n=1)
+        raise ConfigError(
+            "Ray Serve knows no setting of this name and would pass over it",
+            place=f"the Ray Serve file: {place}",
+            value=name,
+            remedy=f"Did you mean {near[0]}?" if near else f"There are {', '.join(sorted(known))}.",
+        )
+
+
+def _unknown_names(config: dict[str, Any]) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield place, name and the names that there are, of each setting that Ray has not."""
+    from ray.serve import schema
+
+    parts: list[tuple[str, dict[str, Any], Any]] = [
+        ("the top", config, schema.ServeDeploySchema),
+        ("http_options", config["http_options"], schema.HTTPOptionsSchema),
+        ("grpc_options", config["grpc_options"], schema.gRPCOptionsSchema),
+    ]
+    for number, application in enumerate(config["applications"]):
+        place = f"applications.{number}"
+        parts.append((place, application, schema.ServeApplicationSchema))
+        parts += [
+            (f"{place}.deployments.{index}", deployment, schema.DeploymentSchema)
+            for index, deployment in enumerate(application.get("deployments") or [])
+        ]
+    for place, given, model in parts:
+        known = list(model.model_fields)
+        yield from ((place, str(name), known) for name in given if name not in known)
 
 
 def _check_application(application: dict[str, Any]) -> None:

@@ -27,6 +27,7 @@ GRPC_FUNCTION = "serve_app.rpc.predictor.add_predictor"
 """Import path of what registers the gRPC service, where the file names none."""
 _GRPC_PORT = 9000
 """Ray's default."""
+_LAST_PORT = 65535
 _SET_KEY = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)*")
 
 
@@ -160,16 +161,28 @@ def read_serve_file(path: Path) -> dict[str, Any]:
     try:
         applications = config["applications"]
         (application,) = applications
-        str(config["http_options"]["host"]), int(config["http_options"]["port"])
+        str(config["http_options"]["host"])
+        ports = {
+            "http_options.port": config["http_options"]["port"],
+            "grpc_options.port": (config.get("grpc_options") or {}).get("port", _GRPC_PORT),
+        }
         str(application["import_path"])
         dict(application.get("args") or {})
-        int((config.get("grpc_options") or {}).get("port", _GRPC_PORT))
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         raise ConfigError(
             f"not a Ray Serve configuration with http_options and one application: {error!r}",
             place=str(path),
             remedy=_HINT,
         ) from None
+    for name, port in ports.items():
+        # A bool is an int to Python.
+        if type(port) is not int or not 0 <= port <= _LAST_PORT:
+            raise ConfigError(
+                f"must be a number from 0 to {_LAST_PORT}",
+                place=f"{path}: {name}",
+                value=port,
+                remedy="0 takes one that is free.",
+            )
     application["args"] = dict(application.get("args") or {})
     config["grpc_options"] = dict(config.get("grpc_options") or {})
     return config
@@ -207,7 +220,7 @@ def _choose_admin_port(environ: Mapping[str, str], arguments: dict[str, Any]) ->
         arguments[_ADMIN_PORT] = free_port(_LOOPBACK, preferred=_DEFAULT_ADMIN_PORT)
         return int(arguments[_ADMIN_PORT])
     # What is no port, the service itself will refuse in its own words.
-    return int(given) or None if str(given).isdigit() else None
+    return int(given) or None if re.fullmatch(r"[0-9]{1,5}", str(given)) else None
 
 
 def _find_bundle(
@@ -217,12 +230,24 @@ def _find_bundle(
     given = options.bundle
     if given is None:
         text = environ.get(f"{_ENV_PREFIX}{_BUNDLE.upper()}")
-        given = arguments.get(_BUNDLE) if text is None else yaml.safe_load(text)
+        given = arguments.get(_BUNDLE) if text is None else _read_value(text)
     if not isinstance(given, str) or not given.strip() or "\0" in given:
         raise ConfigError(
             "there is no bundle to serve", value=given, remedy="Name its folder with --bundle."
         )
     return Path(given).resolve()
+
+
+def _read_value(text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(
+            f"not a value in YAML: {' '.join(str(error).split())}",
+            place=_BUNDLE,
+            value=text,
+            remedy="Name the bundle's folder with --bundle, or put it in quotation marks.",
+        ) from None
 
 
 def _read_host(text: str) -> str:

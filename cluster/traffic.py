@@ -46,7 +46,7 @@ def send_texts(
     """Send each text once over ``num_connections`` connections and time every answer.
 
     Raises:
-        CommandError: an answer is not 200.
+        CommandError: an answer is not 200, or there is none.
     """
     with httpx.Client(base_url=base_url, timeout=60.0, trust_env=False) as client:
         _predict(client, texts[0])
@@ -70,7 +70,14 @@ def send_texts(
 
 def _predict(client: httpx.Client, text: str) -> tuple[str | None, float]:
     started = time.monotonic()
-    response = client.post(_PREDICT, json={"text": text})
+    try:
+        response = client.post(_PREDICT, json={"text": text})
+    except httpx.HTTPError as error:
+        raise CommandError(
+            f"the server stopped answering: {type(error).__name__}: {error}",
+            place=f"{client.base_url}{_PREDICT}",
+            remedy="Its log names the reason; the folder of the logs is printed as it ends.",
+        ) from None
     took_ms = (time.monotonic() - started) * 1000.0
     if response.status_code != httpx.codes.OK:
         raise CommandError(

@@ -71,7 +71,14 @@ def find_service_url(discovery: Path | None) -> str:
     `textlane serve` leaves the configuration that it serves beside the folder of its Ray.
     """
     # The file is a link into the folder of Ray's session, which is one deeper.
-    folders = [] if discovery is None else [discovery.parents[1], *discovery.resolve().parents[2:3]]
+    folders = (
+        []
+        if discovery is None
+        else [
+            *discovery.absolute().parents[1:2],
+            *discovery.resolve().parents[2:3],
+        ]
+    )
     beside = next((f / "serve.yaml" for f in folders if (f / "serve.yaml").is_file()), None)
     if beside is None:
         return _DEFAULT_URL

@@ -153,6 +153,16 @@ def test_an_impossible_setting_is_told_before_ray_starts(bundle, setting, said):
             {"deployments": [{"name": "ShortLane", "num_replicas": "many"}]},
             "error: the Ray Serve file: applications.0.deployments.0: ",
         ),
+        (
+            {"deployments": [{"name": "ShortLane", "user_confg": {}}]},
+            "applications.0.deployments.0: Ray Serve knows no setting of this name and would pass "
+            "over it (got 'user_confg'). Did you mean user_config?",
+        ),
+        (
+            {"route_prefx": "/x"},
+            "applications.0: Ray Serve knows no setting of this name and would pass over it "
+            "(got 'route_prefx'). Did you mean route_prefix?",
+        ),
     ],
     ids=str,
 )

@@ -1,6 +1,7 @@
 """How `textlane doctor` finds a service on this machine, and when it reads its pages."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -53,6 +54,14 @@ def test_an_unreadable_configuration_beside_it_means_rays_default_address(tmp_pa
 
     assert find_service_url(tmp_path / "r" / DISCOVERY_NAME) == "http://127.0.0.1:8000"
     assert find_service_url(None) == "http://127.0.0.1:8000"
+
+
+def test_a_bare_name_in_the_working_folder_is_a_file_like_any_other(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / DISCOVERY_NAME).write_text("[]")
+
+    assert find_service_url(Path(DISCOVERY_NAME)) == "http://127.0.0.1:8000"
+    assert find_service_url(Path("/" + DISCOVERY_NAME)) == "http://127.0.0.1:8000"
 
 
 def write_session(tmp_path, name, site):

@@ -186,14 +186,11 @@ def test_http_and_grpc_cannot_share_a_port(bundles, write_config):
     [
         "http_options: {}",
         "applications: []",
-        "{http_options: {host: a, port: b}, applications: [{import_path: a, args: {}}]}",
         "{http_options: {host: a, port: 1}, applications: [{args: {}}]}",
         "{http_options: {host: a, port: 1}, applications: [1]}",
         "{http_options: {host: a, port: 1}, applications: [{import_path: a, args: 1}]}",
         "{http_options: {host: a, port: 1}, applications: [{import_path: a}, {import_path: a}]}",
         "{http_options: {host: a, port: 1}, grpc_options: 9, applications: [{import_path: a}]}",
-        "{http_options: {host: a, port: 1}, grpc_options: {port: x}, "
-        "applications: [{import_path: a}]}",
     ],
 )
 def test_a_file_that_is_no_serving_configuration_is_refused_by_name(tmp_path, text):
@@ -202,6 +199,41 @@ def test_a_file_that_is_no_serving_configuration_is_refused_by_name(tmp_path, te
 
     with pytest.raises(ConfigError, match=r"config\.yaml: not a Ray Serve configuration"):
         read_serve_file(path)
+
+
+@pytest.mark.parametrize(
+    "port", ["65536", "-1", ".inf", ".nan", "true", "'8000'", "1.5", "b", "[]"]
+)
+@pytest.mark.parametrize("options", ["http_options", "grpc_options"])
+def test_a_port_that_is_none_is_refused_by_name(tmp_path, options, port):
+    ports = {"http_options": "1", "grpc_options": "2", options: port}
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        f"http_options: {{host: a, port: {ports['http_options']}}}\n"
+        f"grpc_options: {{port: {ports['grpc_options']}}}\n"
+        "applications: [{import_path: a}]\n"
+    )
+
+    with pytest.raises(ConfigError, match=rf"config\.yaml: {options}\.port: must be a number"):
+        read_serve_file(path)
+
+
+@pytest.mark.parametrize("value", ["[a", "{", "\t", "a: b: c", "\x07"])
+def test_a_bundle_that_is_no_yaml_is_refused(bundles, write_config, value):
+    config = write_config(bundle=str(bundles / "file"))
+
+    for sets, environ in [((f"bundle={value}",), {}), ((), {"TEXTLANE_SERVE__BUNDLE": value})]:
+        with pytest.raises(ConfigError, match=r"not a value in YAML.*|no bundle to serve"):
+            plan_serving(ServeOptions(config=config, sets=sets), environ)
+
+
+@pytest.mark.parametrize("value", ["²", "-1", "8002x", "9" * 5000])
+def test_an_admin_port_that_is_none_is_left_to_the_service_to_refuse(bundles, write_config, value):
+    config = write_config(bundle=str(bundles / "file"))
+
+    plan = plan_serving(ServeOptions(config=config, port=0, sets=(f"admin_port={value}",)), {})
+
+    assert plan.admin_port is None
 
 
 @pytest.mark.parametrize("text", ["", "[]", "a: [", "\0"])

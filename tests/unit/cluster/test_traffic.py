@@ -59,6 +59,11 @@ def test_an_answer_other_than_200_stops_with_its_text(base_url):
         send_texts(base_url, ["a", "fail"], labels=None)
 
 
+def test_a_server_that_is_gone_stops_with_its_address():
+    with pytest.raises(CommandError, match=r"127\.0\.0\.1:9/v1/predict: the server stopped answ"):
+        send_texts("http://127.0.0.1:9", ["a"], labels=None)
+
+
 @pytest.mark.parametrize(("status", "expected"), [(200, True), (503, False), (404, False)])
 def test_a_server_is_ready_as_readyz_says(base_url, monkeypatch, status, expected):
     monkeypatch.setattr(Answers, "pages", {"/readyz": status, "/healthz": 200})
