@@ -177,9 +177,11 @@ MEMORY = (
         threshold=f"over {_TRAIN_PADDING:g} of {_LEAST_STEPS} steps or more",
         chosen="The project's own limit (DESIGN, buckets); planned batches come to 0.6–5 %, "
         "random ones to 37 % (tests/perf/RESULTS.md).",
-        cure="textlane run --config JOB --set data.num_buckets=16 --set data.window_batches=128",
+        cure="textlane run --config JOB --set buckets.max_padding=0.1 --set buckets.num_buckets=16 "
+        "--set buckets.window_batches=128",
         cure_example={},
-        why="More buckets and a wider window put rows of like lengths together.",
+        why="More buckets and a wider window put rows of like lengths together; where a pass would "
+        "pad more still, max_padding divides it.",
         drill="pytest tests/unit/train/test_doctor_training.py -k training_padding",
         find=_find_training_padding,
     ),

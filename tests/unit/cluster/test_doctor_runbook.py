@@ -10,6 +10,8 @@ from drill_table import DRILLS
 from cluster.__main__ import main
 from cluster.doctor.diagnosis import SYMPTOMS
 from cluster.doctor.report import build_runbook
+from pipeline.config import JobConfig
+from serve_app.config import ServeSettings
 
 ROOT = Path(__file__).parents[3]
 RUNBOOK = ROOT / "docs" / "runbook.md"
@@ -61,6 +63,15 @@ def test_each_symptom_has_a_drill_that_is_there(symptom):
         text = (ROOT / words[1]).read_text(encoding="utf-8")
         assert words[2] == "-k"
         assert re.search(rf"^def test_\w*{words[3]}", text, flags=re.M) or words[3] in text
+
+
+@pytest.mark.parametrize("symptom", SYMPTOMS, ids=lambda symptom: symptom.name)
+def test_a_cure_sets_only_what_there_is(symptom):
+    cure = symptom.cure.format(**symptom.cure_example)
+    for key in re.findall(r"--set ([\w.]+)=", cure):
+        section, dot, name = key.rpartition(".")
+        model = JobConfig.model_fields[section].annotation if dot else ServeSettings
+        assert name in model.model_fields
 
 
 def test_every_drill_is_of_a_symptom():
